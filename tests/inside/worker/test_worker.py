@@ -5,13 +5,13 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from kernel_matrix.inside.artifact import PLACES, pack
 from kernel_matrix.inside.wire import Channel, FrameKind
-from kernel_matrix.inside.worker.worker import SOCKET_NAME, main
+from kernel_matrix.inside.worker.worker import SOCKET_NAME, _import_ahead, main
 from kernel_matrix.model.enums import Stage, Status
 from tests.inside.sessions import CANDIDATE
 from tests.inside.workers import TIMEOUTS, served
@@ -57,6 +57,16 @@ def test_it_imports_ahead_and_nothing_of_its_source_until_told(judge, tmp_path):
     assert process.communicate(timeout=60)[1] == b""
     assert process.returncode == 0
     channel.close()
+
+
+@pytest.mark.parametrize("place", ["triton.runtime.cache", "triton.compiler.compiler"])
+def test_triton_hashes_its_files_ahead(place, monkeypatch):
+    hashed = []
+    for name in ("triton", "triton.runtime", "triton.runtime.cache", "triton.compiler", "triton.compiler.compiler"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    sys.modules[place].triton_key = lambda: hashed.append(place)
+    _import_ahead(["triton"])
+    assert hashed == [place]
 
 
 def test_it_leaves_when_its_judge_does(judge, tmp_path):

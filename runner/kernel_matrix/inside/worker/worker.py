@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import socket
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -67,6 +68,16 @@ def _import_ahead(modules: Sequence[str]) -> None:
     for name in modules:
         with suppress(ImportError):
             importlib.import_module(name)
+    if "triton" in sys.modules:
+        _hash_triton()
+
+
+def _hash_triton() -> None:
+    """Let Triton hash its own files: it does that once, before its first kernel, and needs a third of a second."""
+    for module in ("triton.runtime.cache", "triton.compiler.compiler"):  # since 3.5, and before
+        with suppress(ImportError, AttributeError):
+            importlib.import_module(module).triton_key()
+            return
 
 
 if __name__ == "__main__":
