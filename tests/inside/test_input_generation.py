@@ -263,6 +263,14 @@ def test_draw_in_pieces_equals_draw_at_once(mode, dtype, monkeypatch):
     assert torch.equal(draw_inputs(module, "cpu", dtype, mode, 5)[0], whole)
 
 
+def test_draw_that_needs_no_change_is_not_copied(monkeypatch):
+    monkeypatch.setattr("kernel_matrix.inside.input_generation.PIECE", 64)
+    made = torch.randn(30, 50)
+    module = problem(lambda: [made])
+    (same,) = draw_inputs(module, "cpu", Dtype.FP32, InputMode.STANDARD, 5)
+    assert same.data_ptr() == made.data_ptr()
+
+
 def test_which_input_is_wide_is_drawn():
     module = problem(lambda: [torch.rand(8, 64), torch.rand(8, 64), torch.arange(9)])
     draws = [

@@ -276,7 +276,8 @@ def _can_be_wide(tensor: torch.Tensor, properties: InputProperties, dtype: Dtype
 
 
 def _as_input(tensor: torch.Tensor, change: _Change) -> torch.Tensor:
-    if not tensor.is_floating_point():
+    as_drawn = change.mode is InputMode.STANDARD and tensor.dtype is TORCH_DTYPES[change.dtype]
+    if as_drawn or not tensor.is_floating_point():
         return tensor
     if not tensor.is_contiguous() or tensor.numel() <= PIECE:
         return _strided_like(tensor, _numbers_for(tensor, change))
