@@ -36,6 +36,12 @@ def test_median_interval_of_few_has_no_end(count):
     assert median_interval([7.0] * count).half_width == math.inf
 
 
+@pytest.mark.parametrize(("count", "beyond"), [(8, 0), (9, 1), (12, 2), (25, 7), (200, 85), (201, 85)])
+def test_median_interval_leaves_out_what_95_percent_allow(count, beyond):
+    made = median_interval(range(count))
+    assert (made.low, made.high) == (beyond, count - 1 - beyond)
+
+
 def test_median_interval_of_known_sample():
     numbers = [float(rank) for rank in range(1000, 1100)]
     random.Random(1).shuffle(numbers)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from statistics import median
 from typing import List, Sequence, Tuple
 
@@ -56,8 +57,8 @@ def _numbers_beyond(count: int) -> int:
     """
     if count > EXACT_COUNT:
         return max(0, math.floor(count / 2 - 0.98 * math.sqrt(count)) - 1)
-    heads = [math.comb(count, k) for k in range(count // 2)]
-    return max(0, sum(40 * sum(heads[: k + 1]) <= 1 << count for k in range(count // 2)) - 1)
+    ways = accumulate(math.comb(count, heads) for heads in range(count // 2))
+    return max(0, sum(40 * sought <= 1 << count for sought in ways) - 1)
 
 
 def start_ns(blocks: Sequence[BatchBlock], baseline: str) -> float:
