@@ -533,10 +533,36 @@ class _LargestStorage(TorchDispatchMode):
         return made
 
 
+FORMS = {
+    "contiguous": lambda like: torch.randn(6, 5, 8).to(like),
+    "transposed": lambda like: torch.randn(8, 5, 6).to(like).permute(2, 1, 0),
+    "one row": lambda like: torch.randn(1, 8, 30).to(like).transpose(1, 2),
+    "every second": lambda like: torch.randn(240, 2).to(like)[:, 0],
+    "expanded": lambda like: torch.randn(6, 1, 8).to(like).expand(6, 5, 8),
+    "one number": lambda like: torch.randn(()).to(like),
+    "empty": lambda like: torch.randn(0, 7).to(like).t(),
+}
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 8, 100, 1000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+@pytest.mark.parametrize("form", FORMS)
+def test_chunks_are_the_numbers_in_order(form, dtype, chunk, monkeypatch):
+    monkeypatch.setattr(tolerance_module, "CHUNK", chunk)
+    tensor = FORMS[form](dtype)
+    made = list(tolerance_module.chunks(tensor, tensor))
+    assert [start for start, _ in made] == list(range(0, tolerance_module.count_of(tensor), chunk))
+    for place in (0, 1):
+        numbers = torch.cat([pieces[place] for _, pieces in made]) if made else torch.empty(0)
+        assert torch.equal(numbers, tolerance_module.floats(tensor))
+
+
+@pytest.mark.parametrize("form", ["contiguous", "transposed"])
 @pytest.mark.parametrize("wrong", [0.0, 1e-2], ids=["right", "wrong"])
-def test_compare_takes_memory_of_a_chunk_only(wrong, monkeypatch):
+def test_compare_takes_memory_of_a_chunk_only(wrong, form, monkeypatch):
     monkeypatch.setattr(tolerance_module, "CHUNK", 1024)
-    want = torch.randn(64, 1024, dtype=torch.float64)
+    drawn = torch.randn(64, 1024, dtype=torch.float64)
+    want = drawn.t() if form == "transposed" else drawn
     same = want.float()
     got = same + wrong
     with _LargestStorage(want, same, got) as seen:

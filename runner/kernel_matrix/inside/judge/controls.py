@@ -293,11 +293,10 @@ def _unit_of(inputs: Sequence[Any]) -> float:
 
 
 def _all_whole(wanted: torch.Tensor, same: torch.Tensor, unit: float, bits: int) -> bool:
-    pieces = [pair for _, pair in chunks(wanted, same)]
-    if not _holds(((want == same) & torch.isfinite(want)).all() for want, same in pieces):
+    if not _holds(((want == same) & torch.isfinite(want)).all() for _, (want, same) in chunks(wanted, same)):
         return False
-    step = min((_step_of(want.double()) for want, _ in pieces), default=math.inf)
-    most = max((float(largest(want)) for want, _ in pieces), default=0.0)
+    step = min((_step_of(want.double()) for _, (want,) in chunks(wanted)), default=math.inf)
+    most = max((float(largest(want)) for _, (want,) in chunks(wanted)), default=0.0)
     # Not any fraction of the unit: a mean may be one, and running means round where plain ones do not.
     steps = [factor * unit**power for power in (1, 2, 3) for factor in (1, 2)]
     return step in steps and most <= step * 2.0**bits if unit < 1 else step >= 1 and most <= 2.0**bits

@@ -159,11 +159,29 @@ def floats(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def chunks(*tensors: torch.Tensor, parts: int = 1) -> Iterator[Tuple[int, Tuple[torch.Tensor, ...]]]:
-    """Yield (offset, pieces) of tensors of equal size, ``CHUNK ÷ parts`` numbers at a time."""
-    flat = [floats(t) for t in tensors]
-    size = max(1, CHUNK // parts)
-    for start in range(0, flat[0].numel(), size):
-        yield start, tuple(f[start : start + size] for f in flat)
+    """Yield (offset, pieces) of tensors of equal size, ``CHUNK ÷ parts`` numbers at a time.
+
+    Complex numbers are pairs. Pieces of tensors that are not contiguous are copies.
+    """
+    parted = [torch.view_as_real(t) if t.is_complex() else t for t in tensors]
+    size, count = max(1, CHUNK // parts), parted[0].numel()
+    for start in range(0, count, size):
+        yield start, tuple(_flat_slice(t, start, min(start + size, count)) for t in parted)
+
+
+def count_of(tensor: torch.Tensor) -> int:
+    """Return how many numbers ``tensor`` has, with complex ones as pairs."""
+    return int(tensor.numel()) * (2 if tensor.is_complex() else 1)
+
+
+def _flat_slice(tensor: torch.Tensor, start: int, stop: int) -> torch.Tensor:
+    """Return the elements from ``start`` to ``stop`` in row-major order; nothing large is copied besides them."""
+    if tensor.is_contiguous():
+        return tensor.view(-1)[start:stop]
+    row = tensor[0].numel()
+    first, end = start // row, -(-stop // row)
+    rows = tensor[first] if end - first == 1 else tensor[first:end].contiguous()
+    return _flat_slice(rows, start - first * row, stop - first * row)
 
 
 def difference(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -212,12 +230,12 @@ def _of_one_number(moments: _Moments, tolerance: Tolerance, eps: float, variatio
 
 
 def _moments_of(expected: torch.Tensor, trusted: torch.Tensor) -> _Moments:
-    pieces = [piece for _, piece in chunks(expected, trusted)]
-    if not pieces:
+    numbers_of = [_numbers(*piece) for _, piece in chunks(expected, trusted)]
+    if not numbers_of:
         return _Moments()
     total = _Moments()
     # Read once at the end: waiting for each piece would take longer than the piece.
-    for (wanted, same), numbers in zip(pieces, torch.stack([_numbers(*piece) for piece in pieces]).tolist()):
+    for (_, (wanted, same)), numbers in zip(chunks(expected, trusted), torch.stack(numbers_of).tolist()):
         found = _moments(wanted.numel(), numbers)
         if not math.isfinite(found.squares + found.error_squares):
             finite = torch.isfinite(wanted) & torch.isfinite(same)

@@ -10,7 +10,7 @@ import torch
 
 from kernel_matrix.inside.judge.bits import all_bits_set
 from kernel_matrix.inside.judge.checks.failure import CheckFailure
-from kernel_matrix.inside.judge.tolerance import CHUNK, AllowedError, chunks, difference, floats, largest
+from kernel_matrix.inside.judge.tolerance import CHUNK, AllowedError, chunks, count_of, difference, floats, largest
 from kernel_matrix.model.enums import Status
 from kernel_matrix.model.messages import Evidence
 
@@ -87,7 +87,7 @@ def _compare_quickly(got: torch.Tensor, expected: torch.Tensor, allowance: Allow
     worst: List[float] = torch.stack(looks).amax(dim=0).tolist() if looks else [0.0, 0.0]
     if not worst[1] <= 1:
         return None
-    return ValueComparison(0, 0, floats(got).numel(), 0, worst[0], allowance.everywhere, worst[1])
+    return ValueComparison(0, 0, count_of(got), 0, worst[0], allowance.everywhere, worst[1])
 
 
 def _look(have: torch.Tensor, wanted: torch.Tensor, allowance: AllowedError) -> torch.Tensor:
@@ -116,7 +116,7 @@ def _compare_closely(
         place = int(ratio.argmax())
         if float(ratio[place]) > worst[0]:
             worst = (float(ratio[place]), start + place, float(error[place]), float(allowed[place]))
-    numbers = floats(got).numel()
+    numbers = count_of(got)
     place = worst[1] * got.numel() // max(numbers, 1)
     return ValueComparison(nonfinite, mismatched, numbers, place, worst[2], worst[3], max(worst[0], 0.0))
 
@@ -148,7 +148,7 @@ def _compare_exactly(got: torch.Tensor, expected: torch.Tensor, trusted: torch.T
     pieces = (piece for _, piece in chunks(got, expected, trusted))
     differing = [((have != wanted) & (have != same)).any() for have, wanted, same in pieces]
     if not differing or not bool(torch.stack(differing).any()):
-        return ValueComparison(0, 0, floats(got).numel(), 0, 0.0, 0.0, 0.0)
+        return ValueComparison(0, 0, count_of(got), 0, 0.0, 0.0, 0.0)
     count = place = nonfinite = 0
     for start, (have, wanted, same) in chunks(got, expected, trusted):
         differs = (have != wanted) & (have != same)
@@ -158,7 +158,7 @@ def _compare_exactly(got: torch.Tensor, expected: torch.Tensor, trusted: torch.T
         count += found
         nonfinite += int((~torch.isfinite(have)).sum())
     error = abs(float(floats(got)[place]) - float(floats(expected)[place]))
-    return ValueComparison(nonfinite, count, floats(got).numel(), place, error, 0.0, float("inf"))
+    return ValueComparison(nonfinite, count, count_of(got), place, error, 0.0, float("inf"))
 
 
 def _failed(call: CheckedCall, index: int, comparison: ValueComparison) -> CheckFailure:
