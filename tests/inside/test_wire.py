@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -240,6 +241,19 @@ def test_descriptors_pass_from_judge_to_worker(pair):
     for file in received:
         os.close(file)
     assert contents == [b"a", b"b"]
+
+
+def test_long_payload_crosses_with_its_descriptors():
+    ours, theirs = socket.socketpair()
+    payload = bytes(range(256)) * (1 << 14)  # more than a socket holds
+    with ours, theirs, ThreadPoolExecutor(1) as thread:
+        received = thread.submit(Channel(theirs, len(payload)).receive_with_descriptors)
+        with Path(os.devnull).open("rb") as file:
+            Channel(ours, LIMIT).send(FrameKind.BUFFERS, 7, payload, [file.fileno()])
+        kind, sequence, crossed, descriptors = received.result(timeout=60)
+    os.close(*descriptors)
+    assert (kind, sequence, len(descriptors)) == (FrameKind.BUFFERS, 7, 1)
+    assert crossed == payload
 
 
 @pytest.mark.parametrize("announced", [0, 1, 3])

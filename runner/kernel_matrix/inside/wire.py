@@ -232,14 +232,12 @@ class Channel:
         Raises:
             PeerGoneError: If the peer has closed the connection.
         """
-        header = HEADER.pack(MAGIC, kind, len(descriptors), len(payload), sequence)
+        # Together, since each call takes some 10 µs, which a batch of short calls shows.
+        frame = HEADER.pack(MAGIC, kind, len(descriptors), len(payload), sequence) + payload
         try:
-            if descriptors:
-                socket.send_fds(self._socket, [header], list(descriptors))
-            else:
-                self._socket.sendall(header)
-            if payload:
-                self._socket.sendall(payload)
+            sent = socket.send_fds(self._socket, [frame], list(descriptors)) if descriptors else 0
+            if sent < len(frame):
+                self._socket.sendall(memoryview(frame)[sent:])
         except (BrokenPipeError, ConnectionResetError):
             raise PeerGoneError from None
 
