@@ -33,6 +33,7 @@ from kernel_matrix.inside.wire import (
     Structure,
     pack_done,
     pack_failed,
+    pack_mapped,
     pack_outputs,
     pack_traced,
     unpack_replay,
@@ -343,6 +344,43 @@ def test_what_no_honest_worker_sends_is_a_violation(name, pair):
     expected = Status.PROBLEM_ERROR if side.role is Role.BASELINE else Status.PROTOCOL_VIOLATION
     assert (raised.value.status, raised.value.stage) == (expected, Stage.VERIFY)
     assert raised.value.evidence.message
+
+
+MAPPED, ENDED = frame(FrameKind.MAPPED, 1, pack_mapped(5)), frame(FrameKind.DONE)
+DISHONEST_IN_BATCHES = {
+    "an end before the inputs are mapped": ENDED + MAPPED,
+    "mapped inputs of another batch": frame(FrameKind.MAPPED, 2, pack_mapped(5)),
+    "inputs that are mapped twice": MAPPED + MAPPED,
+    "no number for the time of mapping": frame(FrameKind.MAPPED) + ENDED + frame(FrameKind.OUTPUTS, 1, OUTPUTS),
+    "outputs before the end": MAPPED + frame(FrameKind.OUTPUTS, 1, OUTPUTS),
+    "malformed outputs": MAPPED + ENDED + frame(FrameKind.OUTPUTS, 1, OUTPUTS + b"x"),
+}
+
+
+@pytest.mark.parametrize("name", DISHONEST_IN_BATCHES)
+def test_what_no_honest_worker_sends_in_a_batch_is_a_violation(name, pair):
+    side, peer = pair
+    peer.socket.sendall(DISHONEST_IN_BATCHES[name])
+    with pytest.raises(SessionEnded) as raised:
+        call_batch(side)
+    assert (raised.value.status, raised.value.stage) == (Status.PROTOCOL_VIOLATION, Stage.TIME)
+
+
+def test_times_of_a_batch_are_those_of_the_judges_clock(pair):
+    side, peer = pair
+    peer.socket.sendall(MAPPED + ENDED + frame(FrameKind.OUTPUTS, 1, OUTPUTS))
+    claim, places, times = call_batch(side)
+    assert (claim, places) == (CLAIM, ())
+    assert (times.device_ns, times.mapped_ns) == (0, 5)
+    assert min(times.shown_ns, times.wall_ns, times.handover_ns) > 0
+    kind, sequence, (descriptor,) = peer.read()
+    os.close(descriptor)
+    assert (kind, sequence) == (FrameKind.CALLS, 1)
+
+
+def call_batch(side):
+    with Path(os.devnull).open("rb") as memory:
+        return side.call_batch(memory.fileno(), (0,), 1, lambda: None)
 
 
 FAILURES = {
