@@ -385,6 +385,14 @@ def test_timer_costly_precise_calls_need_half_of_the_least(bench):
     assert precise.timing.labels == []
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_timer_costly_calls_end_at_about_half_of_the_least(seed, bench):
+    protocol = replace(PROTOCOL, min_samples=60, block_calls=14)
+    costly = constant(round(COSTLY_S * SECOND / 40))
+    done = bench(seed=seed, eager=costly, candidate=costly, protocol=protocol).run()
+    assert all(30 <= len(done.samples(name)) <= 33 for name in ("eager", "candidate")), "the second round has few calls"
+
+
 @pytest.mark.parametrize("loud", ["eager", "candidate"])
 def test_one_noisy_side_goes_on_to_the_largest_number_of_samples(loud, bench):
     done = bench(**{loud: noisy}).run()

@@ -253,8 +253,10 @@ class Timer:
         costly_at = self._now() + COSTLY_S
         while True:
             self._move()
+            half = self._now() > costly_at and self._samples() < self._fewest // 2
+            least = self._fewest // 2 if half else self._fewest
             for name in self._round():
-                self._block(name, deadline, self._calls_due(name, enough=enough))
+                self._block(name, deadline, self._calls_due(name, math.inf if enough else least))
             if not enough and self._are_enough(costly=self._now() > costly_at):
                 enough = True
                 deadline = min(deadline, self._now() + self._precision_s)
@@ -284,10 +286,10 @@ class Timer:
                 times.append(self._call(client, self._supply.next()))
             self.timing.handovers.setdefault(name, []).extend(call.handover_ns for call in times)
 
-    def _calls_due(self, name: str, *, enough: bool) -> int:
-        """Draw the number of calls in the next block, at most the missing ones until ``enough``."""
+    def _calls_due(self, name: str, least: float) -> int:
+        """Draw the number of calls in the next block, no more than are missing of ``least``."""
         calls = max(1, self._protocol.block_calls + self._dice.randrange(-2, 3))
-        return calls if enough else max(1, min(calls, self._fewest - len(samples_of(self.timing.blocks, name))))
+        return int(max(1, min(calls, least - len(samples_of(self.timing.blocks, name)))))
 
     def _call(self, client: WorkerClient, inputs: List[Any]) -> CallTimes:
         return self._ask(client, inputs, lambda: client.call(stage=Stage.TIME)).times
