@@ -538,6 +538,8 @@ FORMS = {
     "transposed": lambda like: torch.randn(8, 5, 6).to(like).permute(2, 1, 0),
     "one row": lambda like: torch.randn(1, 8, 30).to(like).transpose(1, 2),
     "every second": lambda like: torch.randn(240, 2).to(like)[:, 0],
+    "conjugate": lambda like: torch.randn(8, 30).to(like).conj(),
+    "transposed conjugate": lambda like: torch.randn(30, 8).to(like).t().conj(),
     "expanded": lambda like: torch.randn(6, 1, 8).to(like).expand(6, 5, 8),
     "one number": lambda like: torch.randn(()).to(like),
     "empty": lambda like: torch.randn(0, 7).to(like).t(),

@@ -154,8 +154,7 @@ class _Moments:
 
 def floats(tensor: torch.Tensor) -> torch.Tensor:
     """Flatten ``tensor``, with complex numbers as pairs."""
-    flat = tensor.contiguous().reshape(-1)
-    return torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
+    return _as_real(tensor).reshape(-1)
 
 
 def chunks(*tensors: torch.Tensor, parts: int = 1) -> Iterator[Tuple[int, Tuple[torch.Tensor, ...]]]:
@@ -163,10 +162,10 @@ def chunks(*tensors: torch.Tensor, parts: int = 1) -> Iterator[Tuple[int, Tuple[
 
     Complex numbers are pairs. Pieces of tensors that are not contiguous are copies.
     """
-    parted = [torch.view_as_real(t) if t.is_complex() else t for t in tensors]
-    size, count = max(1, CHUNK // parts), parted[0].numel()
+    real = [_as_real(t) for t in tensors]
+    size, count = max(1, CHUNK // parts), real[0].numel()
     for start in range(0, count, size):
-        yield start, tuple(_flat_slice(t, start, min(start + size, count)) for t in parted)
+        yield start, tuple(_flat_slice(t, start, min(start + size, count)) for t in real)
 
 
 def count_of(tensor: torch.Tensor) -> int:
@@ -174,8 +173,16 @@ def count_of(tensor: torch.Tensor) -> int:
     return int(tensor.numel()) * (2 if tensor.is_complex() else 1)
 
 
+def _as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """Return complex numbers as pairs, in a last dimension more, and other tensors as they are."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
 def _flat_slice(tensor: torch.Tensor, start: int, stop: int) -> torch.Tensor:
-    """Return the elements from ``start`` to ``stop`` in row-major order; nothing large is copied besides them."""
+    """Return the elements from ``start`` to ``stop`` in row-major order.
+
+    If ``tensor`` is not contiguous, they are a copy, and no more is copied than the rows in which they lie.
+    """
     if tensor.is_contiguous():
         return tensor.view(-1)[start:stop]
     row = tensor[0].numel()
