@@ -27,6 +27,7 @@ from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, Batches, NoBat
 from kernel_matrix.inside.judge.input_supply import InputSupply
 from kernel_matrix.inside.judge.judge import _accepted, _listen_at
 from kernel_matrix.inside.judge.reference import ReferenceModel
+from kernel_matrix.inside.judge.timing import block_of
 from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.inside.wire import AWAKE_S, MAX_FROM_WORKER, Channel
@@ -111,21 +112,9 @@ def timed(clients: Sequence[WorkerClient], batches: Batches, pairs: int, *, capt
     for turn in range(pairs):
         for client in clients if turn % 2 else clients[::-1]:
             for chunks in (1, batches.draw_length()):
+                started_ns = time.monotonic_ns()
                 made = batches.call(client, chunks)
-                block = BatchBlock(
-                    contestant=client.name,
-                    started_ns=0,
-                    ended_ns=0,
-                    captured=captured,
-                    short=chunks == 1,
-                    calls=(made.calls,),
-                    shown_ns=(made.times.shown_ns,),
-                    wall_ns=(made.times.wall_ns,),
-                    handover_ns=(made.times.handover_ns,),
-                    in_place=made.in_place,
-                    mapped_ns=(made.times.mapped_ns,),
-                )
-                blocks.append(block)
+                blocks.append(block_of(client.name, [made], started_ns, captured=captured, short=chunks == 1))
     return blocks
 
 

@@ -53,12 +53,13 @@ def median_interval(numbers: Sequence[float]) -> MedianInterval:
 def _numbers_beyond(count: int) -> int:
     """Return how many of ``count`` numbers lie beyond each end of a 95 % interval of their median.
 
-    The median is below the ``k + 1`` smallest number with the probability of ``k`` or fewer heads in ``count`` throws.
+    With ``k`` numbers beyond, the median lies below the interval with the probability that ``count`` throws of a coin
+    show ``k`` heads or fewer, which must be 2.5 % at most.
     """
     if count > EXACT_COUNT:
         return max(0, math.floor(count / 2 - 0.98 * math.sqrt(count)) - 1)
-    ways = accumulate(math.comb(count, heads) for heads in range(count // 2))
-    return max(0, sum(40 * sought <= 1 << count for sought in ways) - 1)
+    at_most = accumulate(math.comb(count, heads) for heads in range(count // 2))
+    return max(0, sum(ways <= 0.025 * (1 << count) for ways in at_most) - 1)
 
 
 def start_ns(blocks: Sequence[BatchBlock], baseline: str) -> float:

@@ -232,7 +232,7 @@ class Channel:
         Raises:
             PeerGoneError: If the peer has closed the connection.
         """
-        # Together, since each call takes some 10 µs, which a batch of short calls shows.
+        # In one system call, since each takes some 10 µs, by which a batch of short calls would seem longer.
         frame = HEADER.pack(MAGIC, kind, len(descriptors), len(payload), sequence) + payload
         try:
             sent = socket.send_fds(self._socket, [frame], list(descriptors)) if descriptors else 0

@@ -336,14 +336,20 @@ DISHONEST = {
 @pytest.mark.parametrize("pair", [CANDIDATE, EAGER, LIBRARY], indirect=True, ids=lambda c: c.name)
 @pytest.mark.parametrize("name", DISHONEST)
 def test_what_no_honest_worker_sends_is_a_violation(name, pair):
-    side, peer = pair
-    peer.socket.sendall(DISHONEST[name])
-    with pytest.raises(SessionEnded) as raised:
-        call(side)
+    ended = ended_by(DISHONEST[name], call, pair)
     # The baseline runs the problem's code, so the problem is blamed for its frames.
-    expected = Status.PROBLEM_ERROR if side.role is Role.BASELINE else Status.PROTOCOL_VIOLATION
-    assert (raised.value.status, raised.value.stage) == (expected, Stage.VERIFY)
-    assert raised.value.evidence.message
+    expected = Status.PROBLEM_ERROR if pair[0].role is Role.BASELINE else Status.PROTOCOL_VIOLATION
+    assert (ended.status, ended.stage) == (expected, Stage.VERIFY)
+    assert ended.evidence.message
+
+
+def ended_by(frames, ask, pair):
+    """Return how the session ends if the worker sends these frames."""
+    side, peer = pair
+    peer.socket.sendall(frames)
+    with pytest.raises(SessionEnded) as raised:
+        ask(side)
+    return raised.value
 
 
 MAPPED, ENDED = frame(FrameKind.MAPPED, 1, pack_mapped(5)), frame(FrameKind.DONE)
@@ -359,11 +365,8 @@ DISHONEST_IN_BATCHES = {
 
 @pytest.mark.parametrize("name", DISHONEST_IN_BATCHES)
 def test_what_no_honest_worker_sends_in_a_batch_is_a_violation(name, pair):
-    side, peer = pair
-    peer.socket.sendall(DISHONEST_IN_BATCHES[name])
-    with pytest.raises(SessionEnded) as raised:
-        call_batch(side)
-    assert (raised.value.status, raised.value.stage) == (Status.PROTOCOL_VIOLATION, Stage.TIME)
+    ended = ended_by(DISHONEST_IN_BATCHES[name], call_batch, pair)
+    assert (ended.status, ended.stage) == (Status.PROTOCOL_VIOLATION, Stage.TIME)
 
 
 def test_times_of_a_batch_are_those_of_the_judges_clock(pair):

@@ -47,8 +47,10 @@ MOVED_BYTES = 1 << 30
 
 LONG_BATCHES = 2  # of one contestant in a row
 BATCHES_HALF_WIDTH = 0.005  # batches are made until the time per call is known this well
-ENOUGH_BATCHES = 12  # or until there are so many of each side, and the time for precision is over; two may be disturbed
-LATEST_BATCHES_S = 1.0  # so long after that time fewer suffice
+# When the time for precision is over, this many of each side suffice: their interval leaves out two at each end, which
+# may have been disturbed. After LATEST_BATCHES_S more seconds the fewest that have an interval suffice.
+ENOUGH_BATCHES = 12
+LATEST_BATCHES_S = 1.0
 COMPARED = 3  # calls of a batch that are compared with the reference
 BUDGET_REACHED = "budget_reached"  # label: the time for precision ended before times were precise enough
 NO_BATCHES = "no_batches"  # label: batches were impossible, or there was too little memory for them
@@ -253,11 +255,10 @@ class Timer:
         costly_at = self._now() + COSTLY_S
         while True:
             self._move()
-            half = self._now() > costly_at and self._samples() < self._fewest // 2
-            least = self._fewest // 2 if half else self._fewest
+            least = math.inf if enough else self._least_samples(costly=self._now() > costly_at)
             for name in self._round():
-                self._block(name, deadline, self._calls_due(name, math.inf if enough else least))
-            if not enough and self._are_enough(costly=self._now() > costly_at):
+                self._block(name, deadline, self._calls_due(name, least))
+            if not enough and self._samples() >= self._least_samples(costly=self._now() > costly_at):
                 enough = True
                 deadline = min(deadline, self._now() + self._precision_s)
             if enough and (self._precise() or self._samples() >= self._protocol.max_samples):
@@ -404,21 +405,9 @@ class Timer:
     def _batch_block(
         self, client: WorkerClient, batches: Batches, lengths: Sequence[int], *, captured: bool, short: bool = False
     ) -> BatchBlock:
-        started = time.monotonic_ns()
+        started_ns = time.monotonic_ns()
         made = [self._batch(client, batches, length) for length in lengths]
-        return BatchBlock(
-            contestant=client.name,
-            started_ns=started,
-            ended_ns=time.monotonic_ns(),
-            captured=captured,
-            short=short,
-            calls=tuple(batch.calls for batch in made),
-            shown_ns=tuple(batch.times.shown_ns for batch in made),
-            wall_ns=tuple(batch.times.wall_ns for batch in made),
-            handover_ns=tuple(batch.times.handover_ns for batch in made),
-            in_place=all(batch.in_place for batch in made),
-            mapped_ns=tuple(batch.times.mapped_ns for batch in made),
-        )
+        return block_of(client.name, made, started_ns, captured=captured, short=short)
 
     def _batch(self, client: WorkerClient, batches: Batches, chunks: int) -> BatchResult:
         """Make one batch and check its outputs: all of them at some places, those of a few calls further."""
@@ -554,16 +543,35 @@ class Timer:
     def _samples(self) -> int:
         return min(len(samples_of(self.timing.blocks, name)) for name in self._main)
 
-    def _are_enough(self, *, costly: bool) -> bool:
-        """Return True if both sides have enough samples; half as many are if calls are costly and medians precise."""
-        samples = self._samples()
-        return samples >= self._fewest or (costly and samples >= self._fewest // 2 and self._precise())
+    def _least_samples(self, *, costly: bool) -> int:
+        """Return how many samples each side needs: half as many if calls are costly and the medians precise by then."""
+        half = self._fewest // 2
+        return half if costly and (self._samples() < half or self._precise()) else self._fewest
 
     def _precise(self) -> bool:
         blocks = self.timing.blocks
         by_call = (relative_half_width(samples_of(blocks, name)) for name in self._main)
         by_round = (round_half_width(blocks, name) for name in self._main)
         return max(*by_call, *by_round) <= self._protocol.target_half_width
+
+
+def block_of(
+    contestant: str, made: Sequence[BatchResult], started_ns: int, *, captured: bool, short: bool
+) -> BatchBlock:
+    """Return the block of batches that ``contestant`` has made since ``started_ns``."""
+    return BatchBlock(
+        contestant=contestant,
+        started_ns=started_ns,
+        ended_ns=time.monotonic_ns(),
+        captured=captured,
+        short=short,
+        calls=tuple(batch.calls for batch in made),
+        shown_ns=tuple(batch.times.shown_ns for batch in made),
+        wall_ns=tuple(batch.times.wall_ns for batch in made),
+        handover_ns=tuple(batch.times.handover_ns for batch in made),
+        in_place=all(batch.in_place for batch in made),
+        mapped_ns=tuple(batch.times.mapped_ns for batch in made),
+    )
 
 
 def samples_of(blocks: Sequence[Block], contestant: str) -> List[int]:

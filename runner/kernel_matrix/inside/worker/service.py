@@ -111,7 +111,7 @@ class Worker:
             FrameKind.MODEL: self._construct,
             FrameKind.BUFFERS: self._take_buffers,
             FrameKind.BATCH_BUFFERS: self._take_batches,
-            FrameKind.BATCH: self._show_batch,
+            FrameKind.BATCH: self._show_outputs,
             FrameKind.RELEASE: self._release,
         }
         while True:
@@ -205,7 +205,7 @@ class Worker:
             self._batches = CallBatches(self._platform, self._model, message, descriptors)
         return pack_lent(captured=self._batches.captured, pool_bytes=self._batches.pool_bytes)
 
-    def _show_batch(self, _message: Any, descriptors: Sequence[int]) -> bytes:
+    def _show_outputs(self, _message: Any, descriptors: Sequence[int]) -> bytes:
         if self._batches is None:
             raise ValueError("BATCH before there are buffers for batches")
         self._batches.show_outputs(*descriptors)
