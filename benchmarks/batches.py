@@ -83,7 +83,7 @@ def measure(call: str, folder: Path, device: str, pairs: int) -> None:
         cold = [median(cold_calls(client, supply, reference)) for client in clients]
         for capture in (True, False) if min(cold) < CAPTURED_BELOW_NS else (False,):
             try:
-                batches = batches_of(reference, supply, dice, min(cold), max(cold))
+                batches = batches_of(reference, supply, dice, min(cold), max(cold), contestants=len(clients))
             except NoBatchesError:
                 print(f"{call}: too little memory for two sets")
                 continue
@@ -122,8 +122,8 @@ def line(call: str, cold: Sequence[float], blocks: Sequence[BatchBlock]) -> str:
     """Return the line of one call."""
     times = [median_interval(call_times(blocks, name, NAMES[1])) for name in NAMES]
     handovers = (median(b.handover_ns[0] for b in blocks if b.contestant == name and not b.short) for name in NAMES)
-    shown = median(ns for block in blocks for ns in block.shown_ns)
-    mapped = median(ns for block in blocks for ns in block.mapped_ns)
+    delivered = median(b.delivered_ns[0] for b in blocks if b.contestant == NAMES[0] and not b.short)
+    least = median(b.least_ns[0] for b in blocks if b.contestant == NAMES[1] and not b.short)
     where = "outputs in place" if all(block.in_place for block in blocks) else "outputs copied"
     longest = longest_ns(blocks, *NAMES)
     texts = [f"{one.estimate / 1e3:.3f} µs ± {one.half_width:.2%}" for one in times]
@@ -132,7 +132,7 @@ def line(call: str, cold: Sequence[float], blocks: Sequence[BatchBlock]) -> str:
         f"{call} {how}: cold {cold[0] / 1e3:.2f}, {cold[1] / 1e3:.2f} µs; "
         f"batches {', '.join(texts)}; bound {longest / times[0].estimate:.3f}; "
         f"hand-over {', '.join(f'{ns / 1e3:.0f}' for ns in handovers)} µs; "
-        f"start {start_ns(blocks, NAMES[1]) / 1e3:.0f} µs; mapping {shown / 1e3:.0f} µs ({mapped / 1e3:.0f}); "
+        f"start {start_ns(blocks, NAMES[1]) / 1e3:.0f} µs; delivery {delivered / 1e3:.0f} µs ({least / 1e3:.0f}); "
         f"{max(block.calls[0] for block in blocks)} sets; {where}"
     )
 

@@ -112,7 +112,7 @@ def on_the_stack(name):
 def change_batches(**methods):
     """Let ``method(batches, usual, *arguments)`` take the place of methods of the worker's batches.
 
-    These are ``show_inputs`` (their memory), ``call`` (the model on the sets of some chunks) and ``hand_over`` (what
+    These are ``begin`` (the inputs are there), ``call`` (the model on the sets of some chunks) and ``hand_over`` (what
     was returned for them).
     """
     for name, method in methods.items():

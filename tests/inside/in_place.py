@@ -1,10 +1,7 @@
-"""Outputs in place on a CPU: windows that map the judge's memory at fixed addresses, and pools that allocate there."""
+"""Outputs in place on a CPU: pools that allocate in the judge's memory."""
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,55 +10,21 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kernel_matrix.inside.memory import ALIGNMENT
+from kernel_matrix.inside.memory import ALIGNMENT, Arena
 from kernel_matrix.platforms.cpu import inside as cpu
-
-_FIXED = 0x10  # MAP_FIXED, linux/mman.h
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
-
-
-class FixedWindow:
-    """Window whose memory is at the same addresses in every batch, like one on a GPU."""
-
-    def __init__(self, nbytes: int) -> None:
-        self._reserved = mmap.mmap(-1, nbytes)
-        self.tensor = torch.frombuffer(self._reserved, dtype=torch.uint8)
-
-    def show(self, descriptor: int) -> None:
-        """Map the memory behind ``descriptor``, and take the descriptor over."""
-        self._map(descriptor, mmap.MAP_SHARED)
-        os.close(descriptor)
-
-    def publish(self) -> None:
-        """Do nothing: the judge has the same memory."""
-
-    def hide(self) -> None:
-        """Map private memory in its place."""
-        self._map(-1, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-
-    def close(self) -> None:
-        """Unmap the judge's memory; the addresses go with the last view."""
-        self.hide()
-
-    def _map(self, descriptor: int, flags: int) -> None:
-        access = mmap.PROT_READ | mmap.PROT_WRITE
-        size = len(self._reserved)
-        assert _libc.mmap(self.tensor.data_ptr(), size, access, flags | _FIXED, descriptor, 0) == self.tensor.data_ptr()
 
 
 class PlacingPool:
-    """Pool that lets operators of torch have their new results in a window."""
+    """Pool that lets operators of torch have their new results in an arena."""
 
-    def __init__(self, window: FixedWindow) -> None:
-        self._memory = window.tensor
+    def __init__(self, arena: Arena) -> None:
+        self._memory = arena.tensor
         self._next = 0
         self.used_bytes = 0
 
     @contextmanager
     def allocating(self) -> Iterator[None]:
-        """Place results from the start of the window on: those of earlier batches are gone."""
+        """Place results from the start of the arena on: those of earlier batches are gone."""
         self._next = 0
         with _Placing(self.place):
             yield
@@ -79,7 +42,7 @@ class PlacingPool:
         return replay
 
     def place(self, result: torch.Tensor) -> torch.Tensor:
-        """Return a tensor like ``result`` in the window."""
+        """Return a tensor like ``result`` in the arena."""
         nbytes = -(-result.numel() * result.element_size() // ALIGNMENT) * ALIGNMENT
         if self._next + nbytes > len(self._memory):
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
@@ -89,7 +52,7 @@ class PlacingPool:
         return place.view(result.dtype).as_strided(result.shape, result.stride()).copy_(result)
 
     def close(self) -> None:
-        """Do nothing: the memory is the window's."""
+        """Do nothing: the memory is the arena's."""
 
 
 class _Placing(TorchDispatchMode):
@@ -110,7 +73,6 @@ def pool_bytes(outputs: Sequence[int], calls: int) -> int:
 
 
 def compute_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the CPU platform windows and pools for outputs in place."""
-    monkeypatch.setattr(cpu, "open_window", FixedWindow)
+    """Give the CPU platform pools for outputs in place."""
     monkeypatch.setattr(cpu, "open_pool", PlacingPool)
     monkeypatch.setattr(cpu, "pool_bytes", pool_bytes)

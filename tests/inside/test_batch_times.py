@@ -22,12 +22,12 @@ from kernel_matrix.model.messages import BatchBlock
 TIMES = st.floats(1.0, 1e9)
 
 
-def block(name, calls, *, call=1000, start=0, handover=100, shown=5000, mapped=5000, short=False):
+def block(name, calls, *, call=1000, start=0, handover=100, delivered=5000, least=5000, short=False):
     """Make a block of batches, nanoseconds."""
     walls = tuple(start + count * call for count in calls)
-    late, lent = tuple(count * handover for count in calls), (shown,) * len(calls)
-    seen = (mapped,) * len(calls)
-    return BatchBlock(name, 0, 1, False, short, tuple(calls), lent, walls, late, mapped_ns=seen)
+    late = tuple(count * handover for count in calls)
+    deliveries = (delivered,) * len(calls), (least,) * len(calls)
+    return BatchBlock(name, 0, 1, False, short, tuple(calls), deliveries[0], deliveries[1], walls, late)
 
 
 @pytest.mark.parametrize("count", [1, FEWEST - 1])
@@ -122,18 +122,13 @@ def test_longest_ns_counts_the_start_of_a_batch():
 @pytest.mark.parametrize("hidden_ns", [0, 500, 20_000, 10**6])
 def test_longest_ns_covers_what_was_worked_ahead(hidden_ns):
     whole = max(0, 100 * 1000 - hidden_ns)
-    blocks = [block("candidate", LONG, call=whole // 100, shown=5000 + hidden_ns), block("eager", LONG)]
+    blocks = [block("candidate", LONG, call=whole // 100, delivered=5000 + hidden_ns), block("eager", LONG)]
     assert longest_ns(blocks, "candidate", "eager") >= 1000
 
 
-def test_longest_ns_covers_work_in_the_time_of_touching_pages():
-    ours = block("candidate", LONG, call=900, shown=12_000, mapped=12_000)
-    assert longest_ns([ours, block("eager", LONG, shown=12_000, mapped=2000)], "candidate", "eager") == 1000
-
-
-def test_longest_ns_without_times_of_mapping_counts_it():
-    theirs = replace(block("eager", LONG), mapped_ns=())
-    assert longest_ns([block("candidate", LONG), theirs], "candidate", "eager") == 1050
+def test_longest_ns_covers_work_in_the_time_of_messages():
+    ours = block("candidate", LONG, call=900, delivered=12_000, least=12_000)
+    assert longest_ns([ours, block("eager", LONG, delivered=12_000, least=2000)], "candidate", "eager") == 1000
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])

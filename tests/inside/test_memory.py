@@ -16,7 +16,6 @@ torch = pytest.importorskip("torch")
 from kernel_matrix.inside.memory import (
     ALIGNMENT,
     GUARD,
-    CopiedWindow,
     TensorSpec,
     dtype_name,
     guards,
@@ -185,87 +184,3 @@ def test_arena_file_shorter_than_announced_is_refused_untouched():
                 cpu.open_arena(copy, 2 * mmap.PAGESIZE)
         finally:
             os.close(copy)
-
-
-# --- windows ---------------------------------------------------------------------------------------------------------
-
-
-def lent(arena):
-    """Return a descriptor as a worker gets it."""
-    return os.dup(arena.descriptor)
-
-
-@pytest.fixture
-def window():
-    with closing(cpu.open_window(4096)) as made:
-        yield made
-
-
-def test_copied_window_shows_other_memory_at_same_place(window):
-    places = []
-    for value in (1, 2):
-        with closing(cpu.create_arena(4096)) as arena:
-            arena.tensor.fill_(value)
-            window.show(lent(arena))
-        assert window.tensor.tolist() == [value] * 4096
-        places.append(window.tensor.data_ptr())
-    assert places[0] == places[1]
-
-
-def test_copied_window_publishes_into_shown_memory_only(window):
-    with closing(cpu.create_arena(4096)) as first, closing(cpu.create_arena(4096)) as second:
-        window.show(lent(first))
-        window.tensor.fill_(7)
-        assert not first.tensor.any(), "the judge sees nothing before"
-        window.publish()
-        assert first.tensor.tolist() == [7] * 4096
-        window.show(lent(second))
-        window.tensor.fill_(8)
-        window.publish()
-        assert (int(first.tensor[0]), int(second.tensor[0])) == (7, 8)
-
-
-def test_copied_window_hidden_memory_is_not_written(window):
-    with closing(cpu.create_arena(4096)) as arena:
-        window.show(lent(arena))
-        window.hide()
-        window.tensor.fill_(9)
-        window.publish()
-        assert not arena.tensor.any()
-
-
-def test_copied_window_keeps_no_descriptor_or_mapping():
-    before = descriptors()
-    with closing(cpu.open_window(1 << 20)) as window:
-        counts = []
-        for _ in range(3):  # each takes the place of the one before, which was not hidden
-            with closing(cpu.create_arena(1 << 20)) as arena:
-                window.show(lent(arena))
-            counts.append(len(descriptors()))
-        assert counts[0] == counts[2] > len(before)
-        window.hide()
-        assert descriptors() == before
-        assert "kernel-matrix-arena" not in Path("/proc/self/maps").read_text()
-        with closing(cpu.create_arena(1 << 20)) as arena:
-            window.show(lent(arena))
-    assert descriptors() == before
-
-
-def test_copied_window_waits_and_publishes_a_staged_arena():
-    done = []
-
-    class Staged:
-        def __init__(self):
-            self.tensor = torch.full((16,), 3, dtype=torch.uint8)
-
-        def publish(self):
-            done.append("publish")
-
-        def close(self):
-            done.append("close")
-
-    window = CopiedWindow(16, lambda _descriptor, _nbytes: Staged(), "cpu", lambda: done.append("synchronize"))
-    window.show(-1)
-    window.publish()
-    window.close()
-    assert done == ["synchronize", "synchronize", "publish", "close"]

@@ -36,22 +36,22 @@ from kernel_matrix.inside.wire import (
     Structure,
     WireError,
     do_overlap,
+    pack_begun,
     pack_calls,
     pack_code,
     pack_done,
     pack_failed,
     pack_lent,
-    pack_mapped,
     pack_outputs,
     pack_places,
     pack_replay,
     pack_traced,
+    unpack_begun,
     unpack_calls,
     unpack_code,
     unpack_done,
     unpack_failed,
     unpack_lent,
-    unpack_mapped,
     unpack_outputs,
     unpack_places,
     unpack_replay,
@@ -462,14 +462,14 @@ def test_what_was_lent_is_refused_if_it_cannot_be(payload):
 
 
 @given(st.integers(0, MAX_DEVICE_NS))
-def test_what_mapping_took_crosses_unchanged(mapped_ns):
-    assert unpack_mapped(pack_mapped(mapped_ns)) == mapped_ns
+def test_what_switching_took_crosses_unchanged(switched_ns):
+    assert unpack_begun(pack_begun(switched_ns)) == switched_ns
 
 
-@pytest.mark.parametrize("payload", [b"", bytes(7), pack_mapped(MAX_DEVICE_NS + 1)])
-def test_what_mapping_took_is_refused_if_it_cannot_be(payload):
-    with pytest.raises(WireError, match="MAPPED frame"):
-        unpack_mapped(payload)
+@pytest.mark.parametrize("payload", [b"", bytes(7), pack_begun(MAX_DEVICE_NS + 1)])
+def test_what_switching_took_is_refused_if_it_cannot_be(payload):
+    with pytest.raises(WireError, match="BEGUN frame"):
+        unpack_begun(payload)
 
 
 SIZES = ((12, 4), (0, 8), (3, 1))

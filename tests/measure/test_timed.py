@@ -63,7 +63,7 @@ def batches(call_ns, count=8, spread=0.0):
         for short in (False, True) if name == EAGER else (False,):
             calls = 10 if short else 100
             walls = tuple(900 + calls * (time_ns if short else step) for step in steps)
-            made.append(BatchBlock(name, 0, 1, False, short, (calls,) * count, none, walls, none))
+            made.append(BatchBlock(name, 0, 1, False, short, (calls,) * count, none, none, walls, none))
     return tuple(made)
 
 

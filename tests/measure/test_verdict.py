@@ -144,7 +144,7 @@ def in_batches(*candidates_ns: int, bound_ns: int | None) -> list[WorkloadTimes]
     sessions = []
     for candidate_ns in candidates_ns:
         batches = tuple(
-            BatchBlock(name, 0, 1, False, False, (100,) * 8, nothing, (100 * time_ns,) * 8, nothing)
+            BatchBlock(name, 0, 1, False, False, (100,) * 8, nothing, nothing, (100 * time_ns,) * 8, nothing)
             for name, time_ns in (("candidate", candidate_ns), ("eager", 1000))
         )
         made = workload(blocks=BOUNDED, batches=batches)

@@ -61,6 +61,7 @@ BATCHES = BatchBlock(
     False,
     (2, 9),
     (1, 2),
+    (1, 1),
     (3, 4),
     (5, 6),
     in_place=True,
@@ -415,7 +416,7 @@ def test_discarded_sample_stays_and_does_not_count():
     assert (block.device_ns, block.kept_ns) == (times, (10, 30))
 
 
-@pytest.mark.parametrize("name", ["shown_ns", "wall_ns", "handover_ns"])
+@pytest.mark.parametrize("name", ["delivered_ns", "least_ns", "wall_ns", "handover_ns"])
 def test_batch_block_unequal_lengths_are_refused(name):
     with pytest.raises(ValueError, match="as many times of each kind as batches"):
         replace(BATCHES, **{name: (1, 2, 3)})

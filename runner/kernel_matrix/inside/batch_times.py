@@ -83,18 +83,19 @@ def call_times(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> 
 def longest_ns(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> float:
     """Return the longest that a contestant's calls can have taken, nanoseconds; infinite if they are too few.
 
-    Counted as time of its calls are: all of the batch, also what starting it costs; the time for which it may have seen
-    the inputs before, since it may have begun to work; and what may hide in the hand-over. It sees inputs only when it
-    has mapped them, which takes as long as for the baseline, whose worker is not hostile.
+    Counted as time of its calls are: all of the batch, also what starting it costs; by how much delivering its inputs
+    takes longer than it must, since it may begin to work meanwhile; and what may hide in the hand-over. Delivering must
+    take as long as the judge writes inputs of the baseline, whose worker is paused or idle, and the device switches to
+    that worker, which is not hostile: work of a contestant on the same device would delay both.
     """
     ours, theirs = ([b for b in blocks if b.contestant == name and not b.short] for name in (contestant, baseline))
     if not ours or not theirs:
         return math.inf
     calls = median(count for block in ours for count in block.calls)
     whole = median_interval([wall / n for block in ours for n, wall in zip(block.calls, block.wall_ns)])
-    shown = median_interval([ns for block in ours for ns in block.shown_ns])
-    mapped = median_interval([ns for block in theirs for ns in block.mapped_ns] or [0])
-    begun = max(0.0, shown.high - max(0.0, mapped.low)) / calls
+    delivered = median_interval([ns for block in ours for ns in block.delivered_ns])
+    least = median_interval([ns for block in theirs for ns in block.least_ns])
+    begun = max(0.0, delivered.high - max(0.0, least.low)) / calls
     return _with_handover_ns(whole.high + begun, ours, theirs)
 
 

@@ -159,43 +159,18 @@ def map_file(descriptor: int, nbytes: int) -> Arena:
     return Arena(descriptor, torch.frombuffer(mapping, dtype=torch.uint8), mapping)
 
 
-class Window(Protocol):
-    """Addresses at which a worker sees other memory of the judge for each batch of calls."""
-
-    @property
-    def tensor(self) -> torch.Tensor:
-        """All of the memory, as uint8; only once something was shown."""
-        ...
-
-    def show(self, descriptor: int) -> None:
-        """Show the memory behind ``descriptor`` from now on, and take the descriptor over."""
-        ...
-
-    def publish(self) -> None:
-        """Let the judge see what was written here."""
-        ...
-
-    def hide(self) -> None:
-        """Give the shown memory back; nothing may use it any more."""
-        ...
-
-    def close(self) -> None:
-        """Give the memory and the addresses back."""
-        ...
-
-
 class OutputPool(Protocol):
-    """Allocator whose memory lies in a window, so that outputs of calls are the judge's memory without a copy."""
+    """Allocator whose memory is an arena, so that outputs of calls are the judge's memory without a copy."""
 
     @property
     def used_bytes(self) -> int:
-        """Bytes from the window's start within which everything lies that was allocated so far."""
+        """Bytes from the arena's start within which everything lies that was allocated so far."""
         ...
 
     def allocating(self) -> ContextManager[None]:
         """Let torch allocate from the pool inside, in this thread.
 
-        Where the window has no room left, torch raises its error for that.
+        Where the arena has no room left, torch raises its error for that.
         """
         ...
 
@@ -206,47 +181,3 @@ class OutputPool(Protocol):
     def close(self) -> None:
         """Give the memory back; nothing that was allocated here may be used any more."""
         ...
-
-
-class CopiedWindow:
-    """Window that copies, which works on every platform, but leaves inputs in the caches.
-
-    Args:
-        nbytes: Size of the memory.
-        open_arena: Function that opens the memory behind a descriptor.
-        device: Device type that torch gives the platform.
-        synchronize: Function that waits until copies are done.
-    """
-
-    def __init__(
-        self, nbytes: int, open_arena: Callable[[int, int], Arena], device: str, synchronize: Callable[[], None]
-    ) -> None:
-        self.tensor = torch.empty(nbytes, dtype=torch.uint8, device=device)
-        self._open_arena = open_arena
-        self._synchronize = synchronize
-        self._shown: Optional[Arena] = None
-
-    def show(self, descriptor: int) -> None:
-        """Copy the memory behind ``descriptor`` here."""
-        self.hide()
-        self._shown = self._open_arena(descriptor, self.tensor.numel())
-        self.tensor.copy_(self._shown.tensor)
-        self._synchronize()
-
-    def publish(self) -> None:
-        """Copy everything back."""
-        if self._shown is not None:
-            self._shown.tensor.copy_(self.tensor)
-            self._synchronize()
-            self._shown.publish()
-
-    def hide(self) -> None:
-        """Close the shown memory."""
-        if self._shown is not None:
-            self._shown.close()
-            self._shown = None
-
-    def close(self) -> None:
-        """Release the copy, too."""
-        self.hide()
-        del self.tensor

@@ -31,7 +31,7 @@ from kernel_matrix.model.protocols import protocol_members
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.build.call_forms import CallForm, CompiledAhead, CompileTarget
-    from kernel_matrix.inside.memory import Arena, OutputPool, Window
+    from kernel_matrix.inside.memory import Arena, OutputPool
     from kernel_matrix.inside.wire import KernelCode
     from kernel_matrix.model.enums import Dtype
 
@@ -95,10 +95,6 @@ class InsidePlatform(Protocol):
         """Return the memory behind a descriptor that the judge sent."""
         ...
 
-    def open_window(self, nbytes: int) -> Window:
-        """Return addresses at which a worker sees other memory of the judge for each batch of calls."""
-        ...
-
     def pool_bytes(self, outputs: Sequence[int], calls: int) -> int:
         """Return how much memory a pool needs for the outputs of ``calls`` calls; 0 where there are no pools.
 
@@ -108,8 +104,8 @@ class InsidePlatform(Protocol):
         """
         ...
 
-    def open_pool(self, window: Window) -> Optional[OutputPool]:
-        """Return a pool that allocates in ``window``; None where torch cannot allocate in given memory."""
+    def open_pool(self, arena: Arena) -> Optional[OutputPool]:
+        """Return a pool that allocates in ``arena``; None where torch cannot allocate in given memory."""
         ...
 
     def free_bytes(self) -> Optional[int]:

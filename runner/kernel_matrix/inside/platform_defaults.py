@@ -13,7 +13,7 @@ from kernel_matrix.inside.platform import Activity, SensorError, Sensors
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.build.call_forms import CallForm, CompiledAhead, CompileTarget
-    from kernel_matrix.inside.memory import Window
+    from kernel_matrix.inside.memory import Arena
     from kernel_matrix.inside.wire import KernelCode
     from kernel_matrix.model.enums import Dtype
 
@@ -50,7 +50,7 @@ def pool_bytes(outputs: Sequence[int], calls: int) -> int:  # noqa: ARG001  # pa
     return 0
 
 
-def open_pool(window: Window) -> None:
+def open_pool(arena: Arena) -> None:
     """Return None: torch cannot allocate in given memory."""
 
 

@@ -61,13 +61,11 @@ class FrameKind(IntEnum):
     RESUME = 11
     """Judge → host: let the candidate's processes run on."""
     BATCH_BUFFERS = 12
-    """Judge → worker: where the sets of the following batches lie (JSON, two descriptors: inputs, outputs of a first
-    batch); ``READY`` says whether the calls could be captured, and whether their outputs lie in the judge's memory."""
-    BATCH = 13
-    """Judge → worker: memory for the outputs of the next batch (one descriptor)."""
+    """Judge → worker: where the sets of the following batches lie (JSON, two descriptors: inputs, outputs); ``READY``
+    says whether the calls could be captured, and whether their outputs lie in the judge's memory."""
     CALLS = 14
-    """Judge → worker: memory with the batch's inputs (one descriptor). It is mapped, the sets are called on one after
-    the other, and all outputs are handed over; ``DONE`` brings no claim."""
+    """Judge → worker: the inputs of a batch are there. Let the device switch to this process, say ``BEGUN``, call on
+    these sets one after the other, and hand all outputs over; ``DONE`` brings no claim."""
     RELEASE = 15
     """Judge → worker: give back device memory that is kept without use; ``READY`` then brings the peak since before."""
     READY = 16
@@ -86,8 +84,8 @@ class FrameKind(IntEnum):
     """Builder → host: properties of each compiled kernel."""
     PLACES = 23
     """Worker → judge, after ``OUTPUTS`` of a batch whose outputs lie in the judge's memory: where each of them does."""
-    MAPPED = 24
-    """Worker → judge: the inputs of the batch are mapped, and the calls begin; how long mapping took."""
+    BEGUN = 24
+    """Worker → judge: the calls of the batch begin; how long the device took to switch to this process."""
 
 
 class CallFailure(IntEnum):
@@ -375,18 +373,18 @@ def unpack_lent(payload: bytes, most_bytes: int) -> Tuple[bool, int]:
     return bool(captured), int(pool_bytes)
 
 
-def pack_mapped(mapped_ns: int) -> bytes:
-    """Return the payload of ``MAPPED``."""
-    return _NUMBER.pack(mapped_ns)
+def pack_begun(switched_ns: int) -> bytes:
+    """Return the payload of ``BEGUN``."""
+    return _NUMBER.pack(switched_ns)
 
 
-def unpack_mapped(payload: bytes) -> int:
-    """Return how long a worker says that it has mapped memory, nanoseconds.
+def unpack_begun(payload: bytes) -> int:
+    """Return how long the device took to switch to a worker, as it says, nanoseconds.
 
     Raises:
         WireError: If the payload is not one number, or too large for a record.
     """
-    return _unpack_number(payload, "MAPPED", MAX_DEVICE_NS, "ns")
+    return _unpack_number(payload, "BEGUN", MAX_DEVICE_NS, "ns")
 
 
 def pack_places(places: Sequence[int]) -> bytes:

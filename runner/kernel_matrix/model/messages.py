@@ -119,7 +119,7 @@ class ProtocolSpec:
     warmup_calls: int = 10
     """Calls before the first timed one; a random number of further calls is added."""
     min_samples: int = 40
-    """Least number of timed calls per side, if the budget allows; half as many of costly calls with precise medians."""
+    """Least number of timed calls per side, if the budget allows; a quarter of costly calls with precise medians."""
     max_samples: int = 400
     target_half_width: float = 0.005
     """Stop when the relative half-width of the median's 95 % interval is below this."""
@@ -371,19 +371,20 @@ class BatchBlock:
     """Of few calls, by the baseline: they show what a batch takes besides its calls."""
     calls: Annotated[Tuple[Count, ...], Items(1000)]
     """Number of calls of each batch."""
-    shown_ns: Annotated[Tuple[Count, ...], Items(1000)]
-    """The judge's clock from lending the inputs of each batch until its worker has mapped them."""
+    delivered_ns: Annotated[Tuple[Count, ...], Items(1000)]
+    """The judge's clock from the first byte of the inputs of each batch until its worker says that the calls begin."""
+    least_ns: Annotated[Tuple[Count, ...], Items(1000)]
+    """What of `delivered_ns` the judge took to write the inputs, and the device to switch to the worker, as that says;
+    only the baseline's counts."""
     wall_ns: Annotated[Tuple[Count, ...], Items(1000)]
     """The judge's clock from then until all calls have ended, per batch."""
     handover_ns: Annotated[Tuple[Count, ...], Items(1000)]
     """The judge's clock from then until it has taken all outputs, per batch."""
     in_place: Annotated[bool, LATER] = False
     """The calls wrote their outputs into the judge's memory, which takes them when the calls end."""
-    mapped_ns: Annotated[Tuple[Count, ...], Items(1000), LATER] = ()
-    """How long mapping the inputs of each batch took, as the contestant's worker claims; only the baseline's counts."""
 
     def __post_init__(self) -> None:
-        times = (self.shown_ns, self.wall_ns, self.handover_ns)
+        times = (self.delivered_ns, self.least_ns, self.wall_ns, self.handover_ns)
         if any(len(kind) != len(self.calls) for kind in times):
             raise ValueError("a block of batches needs as many times of each kind as batches")
 

@@ -32,6 +32,7 @@ from kernel_matrix.inside.judge.batches import (
 )
 from kernel_matrix.inside.judge.input_supply import FRESH
 from kernel_matrix.inside.judge.pause import CandidatePause
+from kernel_matrix.inside.judge.verification import GLANCED
 from kernel_matrix.inside.judge.worker_client import CallTimes, WorkerClient
 from kernel_matrix.inside.judge.workload_runner import WorkloadRunner
 from kernel_matrix.inside.phases import Phases
@@ -51,18 +52,18 @@ MS, SECOND = 1_000_000, 1_000_000_000
 PER_SET = 2 * (512 + 2048 + 512)  # 8 × 64 numbers with a guard on either side, as input and as output
 
 
-def prepared(call_ns, *, free=None, slowest_ns=0):
+def prepared(call_ns, *, free=None, slowest_ns=0, contestants=2):
     """Make batches of calls on 8 × 64 numbers."""
     platform = SimpleNamespace(**{**vars(cpu), "free_bytes": lambda: free})
     reference = SimpleNamespace(platform=platform, like=(torch.empty(8, 64, device="meta"),))
     supply = SimpleNamespace(next=lambda: [torch.zeros(8, 64)], kind=FRESH)
-    return batches_of(reference, supply, random.Random(1), call_ns, slowest_ns)
+    return batches_of(reference, supply, random.Random(1), call_ns, slowest_ns, contestants=contestants)
 
 
 SIZES = [
     (0.0, MOST_SETS),
     (1_000, MOST_SETS),
-    (LONG_NS / 100, 96),
+    (LONG_NS / 103, 96),
     (LONG_NS / 5.5, 5),
     (LONG_NS, 2),
     (100 * LONG_NS, 2),
@@ -75,7 +76,8 @@ def test_batches_of_long_calls_have_fewer_sets(call_ns, sets):
 
 
 @pytest.mark.parametrize(
-    ("slowest_ns", "sets"), [(MS, MOST_SETS), (LONGEST_NS / 20, 16), (LONGEST_NS / 5, 5), (LONGEST_NS / 2, 2)]
+    ("slowest_ns", "sets"),
+    [(MS / 4, MOST_SETS), (MS, 296), (LONGEST_NS / 20, 20), (LONGEST_NS / 5, 5), (LONGEST_NS / 2, 2)],
 )
 def test_batches_of_one_slow_side_have_fewer_sets(slowest_ns, sets):
     assert prepared(1_000, slowest_ns=slowest_ns)._layout.sets == sets
@@ -86,15 +88,17 @@ def test_batches_of_calls_that_take_long_are_none():
         prepared(1_000, slowest_ns=LONGEST_NS)
 
 
-@pytest.mark.parametrize(("room", "sets"), [(2, 2), (7, 7), (8, 8), (23, 16), (10**6, MOST_SETS)])
+@pytest.mark.parametrize(("room", "sets"), [(2, 2), (7, 7), (8, 8), (15, 15), (23, 22), (10**6, MOST_SETS)])
 def test_batches_of_little_free_memory_have_fewer_sets(room, sets):
     assert prepared(1_000, free=room * PER_SET * MOST_SHARE)._layout.sets == sets
 
 
 def test_batches_of_no_room_for_two_sets_are_none():
-    assert prepared(1_000, free=2 * PER_SET * COPIES)._layout.sets == 2
-    with pytest.raises(NoBatchesError):
-        prepared(1_000, free=2 * PER_SET * COPIES - 1)
+    for contestants in (2, 4):
+        least = 2 * PER_SET * (COPIES + contestants)
+        assert prepared(1_000, free=least, contestants=contestants)._layout.sets == 2
+        with pytest.raises(NoBatchesError):
+            prepared(1_000, free=least - 1, contestants=contestants)
 
 
 @pytest.mark.parametrize("inputs", [[torch.zeros(8, 63)], [torch.zeros(8, 64), 1], [torch.zeros(8, 64).double()]])
@@ -102,10 +106,17 @@ def test_batches_of_inputs_of_other_forms_are_none(inputs):
     supply = iter([[torch.zeros(8, 64)]] * 5 + [inputs])
     reference = SimpleNamespace(platform=cpu, like=(torch.empty(8, 64, device="meta"),))
     with pytest.raises(NoBatchesError):
-        batches_of(reference, SimpleNamespace(next=lambda: next(supply), kind=FRESH), random.Random(1), 1_000, 1_000)
+        batches_of(
+            reference,
+            SimpleNamespace(next=lambda: next(supply), kind=FRESH),
+            random.Random(1),
+            1_000,
+            1_000,
+            contestants=2,
+        )
 
 
-@pytest.mark.parametrize(("most", "sets"), [(20 * PER_SET, 16), (PER_SET, 2)])
+@pytest.mark.parametrize(("most", "sets"), [(21 * PER_SET, 20), (PER_SET, 2)])
 def test_batches_of_large_sets_are_two_at_least(most, sets, monkeypatch):
     monkeypatch.setattr(batches_module, "MOST_BYTES", most)
     assert prepared(1_000, free=10**12)._layout.sets == sets
@@ -138,25 +149,20 @@ class Contestant:
 
     def lend_batches(self, message, descriptors):
         assert message["sets"] == self._layout.sets
-        inputs, outputs = descriptors
-        self.lend_batch_outputs(outputs)
-        self._open("inputs", inputs, self._layout.input_bytes)
+        sizes = (self._layout.input_bytes, self._layout.output_bytes)
+        for kind, descriptor, nbytes in zip(("inputs", "outputs"), descriptors, sizes, strict=True):
+            self._arenas[kind] = cpu.open_arena(os.dup(descriptor), nbytes * self._layout.sets)
+        self._look()
         return message["capture"], 0
 
-    def lend_batch_outputs(self, descriptor):
-        self._open("outputs", descriptor, self._layout.output_bytes)
+    def _look(self):
+        rows = self._arenas["inputs"].tensor.view(self._layout.sets, -1)
+        self.shown.append([self._views(self._layout.inputs, rows, k) for k in range(self._layout.sets)])
 
-    def _open(self, kind, descriptor, nbytes):
-        if kind in self._arenas:
-            self._arenas[kind].close()
-        self._arenas[kind] = cpu.open_arena(os.dup(descriptor), nbytes * self._layout.sets)
-        if kind == "inputs":
-            rows = self._arenas[kind].tensor.view(self._layout.sets, -1)
-            self.shown.append([self._views(self._layout.inputs, rows, k) for k in range(self._layout.sets)])
-
-    def call_batch(self, descriptor, chunks, calls, take, read_places=None):
+    def call_batch(self, deliver, chunks, calls, take, read_places=None):
         assert read_places is None
-        self._open("inputs", descriptor, self._layout.input_bytes)
+        deliver()
+        self._look()
         size = calls // len(chunks)
         numbers = [number for chunk in chunks for number in range(chunk * size, (chunk + 1) * size)]
         inputs, outputs = (self._arenas[kind].tensor.view(self._layout.sets, -1) for kind in ("inputs", "outputs"))
@@ -265,6 +271,17 @@ def test_batch_draws_that_cannot_be_captured_are_made_one_by_one(capture):
     assert problem.drawn_alone == 2 + 40 + 40
 
 
+def test_batch_of_the_baseline_is_on_inputs_that_were_drawn_before():
+    problem = CapturedDraws(lambda _function: None)
+    made, _ = problem.batches()
+    drawn = problem.drawn_alone
+    eager = Contestant(made._layout, role=Role.BASELINE)
+    made.lend(eager, capture=True)
+    made.call(eager, 8)
+    assert problem.drawn_alone == drawn
+    assert all(torch.equal(one[0], other[0]) for one, other in zip(*eager.shown, strict=True))
+
+
 def test_batch_inputs_of_the_baseline_are_not_compared():
     def write(inputs, _outputs):
         inputs[:, 512:524] = 0
@@ -295,13 +312,13 @@ def test_batch_result_has_each_sets_outputs_and_inputs():
         assert torch.equal(arguments[0], shown)
         assert result.sent[0] is result.inputs[0]
         assert result.damage == ""
-    together = made.result_of_all(batch)
-    assert [list(row) for row in together.outputs[0]] == [
-        list(made.result_of(batch, number)[0].outputs[0]) for number in batch.numbers
-    ]
+    (sample,) = made.result_of_all(batch).outputs
+    returned = [made.result_of(batch, number)[0].outputs[0] for number in batch.numbers]
+    assert len(sample) == 3 * 5
+    assert set(sample.tolist()) <= set(torch.cat(returned).tolist())
 
 
-def test_batch_all_outputs_keep_dtypes_and_strides():
+def test_batch_sample_is_of_all_numbers_of_each_output():
     like = (
         torch.empty(2, 3, device="meta").T,
         torch.empty(5, dtype=torch.bool, device="meta"),
@@ -313,11 +330,22 @@ def test_batch_all_outputs_keep_dtypes_and_strides():
         first, second, _empty = layout.views(layout.outputs, memory, number)
         first.copy_(torch.arange(6.0).view(3, 2) + 10 * number)
         second[number] = True
-    first, second, empty = layout.gather(memory.view(-1), layout.places([2, 0]))
-    assert (first.shape, first.dtype, first[0].stride()) == ((2, 3, 2), torch.float32, like[0].stride())
-    assert first[0].tolist() == [[20, 21], [22, 23], [24, 25]]
-    assert second.tolist() == [[False, False, True, False, False], [True, False, False, False, False]]
-    assert (empty.shape, empty.dtype) == ((2, 0, 3), torch.int64)
+    seen = [set(), set()]
+    for seed in range(40):
+        *found, empty = layout.sample(memory.view(-1), layout.places([2, 0]), seed)
+        assert [len(sample) for sample in found] == [12, 10]
+        assert (empty.numel(), empty.dtype) == (0, torch.int64)
+        for kept, sample in zip(seen, found, strict=True):
+            kept.update(sample.tolist())
+    assert seen == [{*range(20, 26), *range(6)}, {True, False}]
+    assert (found[0].dtype, found[1].dtype) == (torch.float32, torch.bool)
+
+
+def test_batch_sample_of_many_numbers_is_small():
+    layout = BatchLayout(SimpleNamespace(like=(torch.empty(GLANCED, device="meta"),)), [torch.zeros(1)], 4)
+    memory = torch.zeros(layout.all_output_bytes, dtype=torch.uint8)
+    (sample,) = layout.sample(memory, layout.places(range(4)), 1)
+    assert len(sample) == GLANCED
 
 
 def test_batch_written_late_leaves_taken_outputs_alone():
@@ -352,9 +380,9 @@ def test_batch_writes_around_an_output_are_damage(place):
 def writes_first(contestant, place):
     usual = contestant.call_batch
 
-    def call_batch(descriptor, *order):
+    def call_batch(*order):
         contestant._arenas["outputs"].tensor.view(contestant._layout.sets, -1)[3, place] = 0
-        return usual(descriptor, *order)
+        return usual(*order)
 
     return call_batch
 
@@ -435,9 +463,9 @@ def test_batches_inputs_of_a_session_are_all_new(judged):
 
 
 FOUND = {
-    "writes outside of its outputs": ("worker._windows[1].tensor[3] = 0", Status.OUT_OF_BOUNDS),
-    "writes outside of its inputs": ("worker._windows[0].tensor[3] ^= 1", Status.OUT_OF_BOUNDS),
-    "writes to inputs of other calls": ("worker._windows[0].tensor[512::3072] ^= 1", Status.OUT_OF_BOUNDS),
+    "writes outside of its outputs": ("worker._arenas[1].tensor[3] = 0", Status.OUT_OF_BOUNDS),
+    "writes outside of its inputs": ("worker._arenas[0].tensor[3] ^= 1", Status.OUT_OF_BOUNDS),
+    "writes to inputs of other calls": ("worker._arenas[0].tensor[512::3072] ^= 1", Status.OUT_OF_BOUNDS),
     "leaves outputs unwritten": (
         "if calls % 8 == 0:\n    worker._places[0] = worker._places[5] = [torch.empty(8, 64)]",
         Status.NONFINITE,
@@ -448,8 +476,8 @@ FOUND = {
     "returns another shape": ("if calls > 20:\n    return right[:-1]", Status.NONFINITE),
     "raises": ("if calls > 20:\n    raise ValueError('enough')", Status.RUNTIME_ERROR),
     "writes to its inputs": ("x.zero_()", Status.INPUT_MODIFIED),
-    "claims a huge time of mapping": (
-        "show = kept.setdefault('show', worker.show_inputs)\nworker.show_inputs = lambda given: show(given) and 2**63",
+    "claims a huge time of switching": (
+        "worker.begin = lambda: 2**63",
         Status.PROTOCOL_VIOLATION,
     ),
 }

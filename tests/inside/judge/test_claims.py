@@ -248,18 +248,14 @@ def test_claims_on_a_gpu_without_batches_have_no_bound():
 # --- batches ---------------------------------------------------------------------------------------------------------
 
 
-MAPPED_NS = 30_000
-
-
-def batches(name, call, *, start=40.0, handover=5.0, noise=0.0, shown=30.0, count=16, short=False):
+def batches(name, call, *, start=40.0, handover=5.0, noise=0.0, delivered=30.0, count=16, short=False):
     """Make batches of one contestant, µs; every other one is slower by ``noise`` per call."""
     made = []
     for number in range(count):
         calls = 10 if short else 100
         wall = round((start + calls * (call + noise * (number % 2))) * US)
-        late, lent = round(calls * handover * US), round(shown * US)
-        times = ((calls,), (lent,), (wall,), (late,))
-        made.append(BatchBlock(name, 0, 1, True, short, *times, mapped_ns=(MAPPED_NS,)))
+        late, deliveries = round(calls * handover * US), ((round(delivered * US),), (30 * US,))
+        made.append(BatchBlock(name, 0, 1, True, short, (calls,), *deliveries, (wall,), (late,)))
     return made
 
 
@@ -297,8 +293,8 @@ def test_claims_bound_holds_what_waits_for_hand_over(share):
     assert held.low_resolution
 
 
-def test_claims_bound_holds_what_was_done_while_shown():
-    assert in_batches(40.0, shown=1_030.0).held().bound_ns == pytest.approx((40.4 + 1000 / 100) * US)
+def test_claims_bound_holds_what_was_done_in_the_delivery():
+    assert in_batches(40.0, delivered=1_030.0).held().bound_ns == pytest.approx((40.4 + 1000 / 100) * US)
 
 
 @pytest.mark.parametrize(("noise", "low"), [(21.0, False), (26.0, True)])
@@ -331,7 +327,7 @@ def test_claims_batches_that_failed_leave_a_coarse_bound():
 
 
 def test_claims_batches_accuse_of_nothing():
-    made = in_batches(500.0, handover=900.0, shown=10_000.0)
+    made = in_batches(500.0, handover=900.0, delivered=10_000.0)
     assert made.words() == ""
 
 

@@ -374,23 +374,25 @@ def test_precise_sides_stop_at_about_the_least_number_of_samples(bench):
     assert PROTOCOL.min_samples < max(counts) <= PROTOCOL.min_samples * 1.2, "which one is the last is not known"
 
 
-def test_timer_costly_precise_calls_need_half_of_the_least(bench):
-    protocol = replace(PROTOCOL, min_samples=60)
+def test_timer_costly_precise_calls_need_a_quarter_of_the_least(bench):
+    protocol = replace(PROTOCOL, min_samples=120)
     costly = constant(round(COSTLY_S * SECOND / 40))
     precise, loud = (
         bench(eager=costly, candidate=costly, protocol=protocol).run(),
         bench(eager=costly, candidate=lambda call: costly(call) * (1 + call % 2), protocol=protocol).run(),
     )
-    assert 30 <= precise.fewest() < 60 <= loud.fewest()
+    assert 30 <= precise.fewest() < 60
+    assert loud.fewest() >= 120
     assert precise.timing.labels == []
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_timer_costly_calls_end_at_about_half_of_the_least(seed, bench):
-    protocol = replace(PROTOCOL, min_samples=60, block_calls=14)
+def test_timer_costly_calls_end_at_about_a_quarter_of_the_least(seed, bench):
+    protocol = replace(PROTOCOL, min_samples=120, block_calls=14)
     costly = constant(round(COSTLY_S * SECOND / 40))
     done = bench(seed=seed, eager=costly, candidate=costly, protocol=protocol).run()
-    assert all(30 <= len(done.samples(name)) <= 33 for name in ("eager", "candidate")), "the second round has few calls"
+    counts = [len(done.samples(name)) for name in ("eager", "candidate")]
+    assert 30 <= min(counts) <= max(counts) <= 34, "the second round has few calls"
 
 
 @pytest.mark.parametrize("loud", ["eager", "candidate"])
@@ -530,7 +532,7 @@ def test_timer_checks_asked_share_and_glances_at_the_rest(share, low, high, benc
     assert done.timing.checked_calls == len(done.checked)
 
 
-@pytest.mark.parametrize(("took_s", "share"), [(CHECK_S / 2, 0.2), (CHECK_S, 0.2), (2 * CHECK_S, 0.1), (9.0, 0.04)])
+@pytest.mark.parametrize(("took_s", "share"), [(CHECK_S / 2, 0.2), (CHECK_S, 0.2), (2 * CHECK_S, 0.1), (9.0, 0.08)])
 def test_checks_that_take_long_are_fewer_but_never_too_few(took_s, share):
     checks = CheckShare(replace(PROTOCOL, check_share=0.2, min_samples=50), random.Random(1))
     checks.took(took_s)
@@ -761,8 +763,10 @@ class FakeBatches:
         self._uncaptured = uncaptured
         self._call_ns = call_ns or {}
         self._dice = random.Random(5)
+        self.closed = False
 
-    def prepare(self, reference, supply, dice, call_ns, slowest_ns):
+    def prepare(self, reference, supply, dice, call_ns, slowest_ns, *, contestants):
+        assert contestants == len(self._bench.sides)
         assert reference is self._bench.reference
         assert [side.taken_back for side in self._bench.sides.values()] == [1] * len(self._bench.sides)
         self.asked.append((call_ns, slowest_ns))
@@ -780,7 +784,7 @@ class FakeBatches:
         call_ns = self._call_ns.get(client.name, constant(10 * US))
         took = 100 * US + chunks * call_ns(len(self.made))
         self._bench.clock.ns += took
-        times = CallTimes(0, took, 3 * US + chunks, shown_ns=5 * US, mapped_ns=4 * US)
+        times = CallTimes(0, took, 3 * US + chunks, delivered_ns=5 * US, least_ns=4 * US)
         self.results.append((client.name, chunks, times))
         inputs = "changed" if self.inputs_changed else None
         return SimpleNamespace(
@@ -796,6 +800,9 @@ class FakeBatches:
 
     def result_of_all(self, batch):
         return result(CLAIM, 1, 1, sent=("all", batch.calls))
+
+    def close(self):
+        self.closed = True
 
 
 IN_BATCHES = replace(PROTOCOL, precision_s=0.01)
@@ -850,8 +857,8 @@ def test_batches_block_keeps_all_times(in_batches):
         assert (block.calls == (1,)) is block.short
         assert block.wall_ns == tuple(times.wall_ns for _, _, times in results)
         assert block.handover_ns == tuple(times.handover_ns for _, _, times in results)
-        assert block.shown_ns == (5 * US,) * len(results)
-        assert block.mapped_ns == (4 * US,) * len(results)
+        assert block.delivered_ns == (5 * US,) * len(results)
+        assert block.least_ns == (4 * US,) * len(results)
         assert block.ended_ns - block.started_ns == sum(block.wall_ns)
         assert not block.in_place
     assert next(timed, None) is None
@@ -980,7 +987,7 @@ def test_batches_main_side_that_fails_ends_the_session(name, in_batches):
 
 
 def raising(error):
-    def raise_it(*_args):
+    def raise_it(*_args, **_named):
         raise error
 
     return raise_it

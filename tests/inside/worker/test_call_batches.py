@@ -1,10 +1,8 @@
 """Batches in a real worker: where sets lie, what is handed over, and what the worker answers to wrong orders."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
-import os
 import sys
-import time
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -47,6 +45,7 @@ class Lender:
 
     def __init__(self, side, like=LIKE, sets=SETS, chunk=1):
         self.side = side
+        self._memory = []
         self.layout = BatchLayout(SimpleNamespace(like=like), [torch.zeros(3)], sets)
         self.layout.room_in_place = cpu.pool_bytes([nbytes for nbytes, _ in self.layout.output_sizes], sets)
         self.chunk = chunk
@@ -55,9 +54,17 @@ class Lender:
     def lend(self, *, capture=False):
         """Lend a first batch; return whether its calls are captured."""
         message = self.layout.to_json(self.chunk, capture=capture)
-        with self.memory(0) as (inputs, outputs):
-            captured, self.used = self.side.lend_batches(message, (inputs.descriptor, outputs.descriptor))
+        sizes = (self.layout.input_bytes * self.layout.sets, self.layout.output_memory_bytes)
+        self.close()
+        self.inputs, self.outputs = self._memory = [cpu.create_arena(size) for size in sizes]
+        self.fill(0)
+        captured, self.used = self.side.lend_batches(message, (self.inputs.descriptor, self.outputs.descriptor))
         return captured
+
+    def close(self):
+        """Take the memory back."""
+        while self._memory:
+            self._memory.pop().close()
 
     def batch(self, first, chunks):
         """Make one batch; return the claim, and the memory of all outputs, a row per set."""
@@ -75,33 +82,27 @@ class Lender:
 
     def taken(self, first, chunks):
         calls = len(chunks) * self.chunk
-        with self.memory(first) as (inputs, outputs):
-            self.side.lend_batch_outputs(outputs.descriptor)
-            taken = []
-            claim, places, _ = self.side.call_batch(
-                inputs.descriptor,
-                chunks,
-                calls,
-                lambda: taken.append(outputs.tensor.clone()),
-                partial(unpack_places, outputs=self.layout.output_sizes, calls=calls, most_bytes=self.used)
-                if self.used
-                else None,
-            )
-            return claim, places, taken[0]
+        taken = []
+        claim, places, _ = self.side.call_batch(
+            partial(self.fill, first),
+            chunks,
+            calls,
+            lambda: taken.append(self.outputs.tensor.clone()),
+            partial(unpack_places, outputs=self.layout.output_sizes, calls=calls, most_bytes=self.used)
+            if self.used
+            else None,
+        )
+        return claim, places, taken[0]
 
-    @contextmanager
-    def memory(self, first):
+    def fill(self, first):
+        """Write a batch's inputs, and fill the memory for outputs."""
         layout = self.layout
-        arenas = map(cpu.create_arena, (layout.input_bytes * layout.sets, layout.output_memory_bytes))
-        with ExitStack() as undo:
-            inputs, outputs = (undo.enter_context(closing(arena)) for arena in arenas)
-            for number in range(layout.sets):
-                (x,) = layout.views(layout.inputs, inputs.tensor.view(layout.sets, -1), number)
-                x.fill_(first + number)
-            outputs.tensor.fill_(POISON)
-            yield inputs, outputs
+        for number in range(layout.sets):
+            (x,) = layout.views(layout.inputs, self.inputs.tensor.view(layout.sets, -1), number)
+            x.fill_(first + number)
+        self.outputs.tensor.fill_(POISON)
 
-    def outputs(self, rows, number):
+    def outputs_of(self, rows, number):
         return [view.tolist() for view in self.layout.views(self.layout.outputs, rows, number)]
 
 
@@ -115,7 +116,7 @@ def lender(tmp_path):
         side.open()
         side.load({})
         side.construct(SimpleNamespace(init_arguments=[], state={}, dtype=Dtype.FP32), 0)
-        return Lender(side, **layout)
+        return undo.enter_context(closing(Lender(side, **layout)))
 
     with undo:
         yield make
@@ -127,8 +128,8 @@ def test_batch_outputs_are_those_of_their_sets(lender):
     claim, rows = made.batch(100, (4, 1))
     assert claim.structure is Structure.TENSOR
     assert claim.outputs == (OutputClaim("float32", (3,), same_device=True, copied=True),)
-    assert made.outputs(rows, 4) == [[1040] * 3]
-    assert made.outputs(rows, 1) == [[1010] * 3]
+    assert made.outputs_of(rows, 4) == [[1040] * 3]
+    assert made.outputs_of(rows, 1) == [[1010] * 3]
     assert all(bool((rows[number] == POISON).all()) for number in (0, 2, 3, 5)), "the others were not called on"
 
 
@@ -156,7 +157,7 @@ def test_batch_chunk_is_sets_in_a_row(lender):
     made = lender("return x", chunk=2)
     made.lend()
     _, rows = made.batch(0, (2, 0))
-    written = [number for number in range(SETS) if made.outputs(rows, number) == [[number] * 3]]
+    written = [number for number in range(SETS) if made.outputs_of(rows, number) == [[number] * 3]]
     assert written == [0, 1, 4, 5]
 
 
@@ -167,8 +168,8 @@ def test_batch_several_outputs_each_have_their_place(lender):
     claim, rows = made.batch(7, (3, 0))
     assert claim.structure is Structure.TUPLE
     assert all(output.copied for output in claim.outputs)
-    assert made.outputs(rows, 3) == [[11] * 3, [[10] * 3] * 2]
-    assert made.outputs(rows, 0) == [[8] * 3, [[7] * 3] * 2]
+    assert made.outputs_of(rows, 3) == [[11] * 3, [[10] * 3] * 2]
+    assert made.outputs_of(rows, 0) == [[8] * 3, [[7] * 3] * 2]
 
 
 OTHERS = {
@@ -214,35 +215,27 @@ def test_batch_of_a_model_that_raises_fails_and_goes_on(lender):
         made.batch(0, range(3))
     assert found.value.status is Status.RUNTIME_ERROR
     _, rows = made.batch(5, (2,))
-    assert made.outputs(rows, 2) == [[7] * 3]
+    assert made.outputs_of(rows, 2) == [[7] * 3]
 
 
-ORDERS = {
-    "BATCH before": lambda made: made.side.lend_batch_outputs(os.open(os.devnull, os.O_RDONLY)),
-    "CALLS before": lambda made: made.side.call_batch(os.open(os.devnull, os.O_RDONLY), (0,), 1, lambda: None),
-}
-
-
-@pytest.mark.parametrize("words", ORDERS)
-def test_batch_order_before_its_buffers_is_refused(words, lender):
+def test_batch_before_its_buffers_is_refused(lender):
     made = lender("return x")
-    with pytest.raises(SessionEnded, match=words):
-        ORDERS[words](made)
+    for _ in range(2):
+        with pytest.raises(SessionEnded, match="CALLS before there is a batch"):
+            made.side.call_batch(lambda: None, (0,), 1, lambda: None)
+        made.side.deliver([torch.ones(3)], LIKE)  # other buffers are none for batches
+
+
+def test_batch_memory_is_given_back_with_the_next_buffers(lender):
+    made = lender("return x")
     made.side.deliver([torch.ones(3)], LIKE)
-    with pytest.raises(SessionEnded, match=words):  # other buffers are none for batches
-        ORDERS[words](made)
-
-
-def test_batch_memory_is_given_back_after_its_calls(lender):
-    made = lender("return x")
-    made.lend()
     before = open_arenas()
-    for first in range(3):
-        made.batch(first, (0, 1))
-    for _ in range(100):
-        if open_arenas() == before:  # the worker hides a batch after its answer
-            break
-        time.sleep(0.01)
+    for _ in range(3):
+        made.lend()
+        made.batch(1, (0, 1))
+    made.close()
+    assert open_arenas() > 0
+    made.side.deliver([torch.ones(3)], LIKE)
     assert open_arenas() == before
 
 
@@ -288,7 +281,7 @@ def test_batch_cannot_be_captured_on_a_cpu(lender):
     assert made.lend(capture=True) is False
     claim, rows = made.batch(1, (1,))
     assert not claim.captured
-    assert made.outputs(rows, 2) == [[4] * 3]
+    assert made.outputs_of(rows, 2) == [[4] * 3]
 
 
 def test_batch_captured_chunks_are_replayed_on_new_inputs(capturing, lender):
@@ -298,7 +291,7 @@ def test_batch_captured_chunks_are_replayed_on_new_inputs(capturing, lender):
     for first in (10, 20):
         claim, rows = made.batch(first, (2, 0))
         assert claim.captured
-        assert [made.outputs(rows, number)[0][0] for number in (4, 5, 0, 1)] == [
+        assert [made.outputs_of(rows, number)[0][0] for number in (4, 5, 0, 1)] == [
             first + number + 1 for number in (4, 5, 0, 1)
         ]
     assert [len(replays) for replays in capturing] == [2, 0, 2]
@@ -309,7 +302,7 @@ def test_batch_one_chunk_not_captured_means_none_is(capturing, lender):
     assert made.lend(capture=True) is False
     claim, rows = made.batch(1, (2,))
     assert not claim.captured
-    assert made.outputs(rows, 5) == [[7] * 3]
+    assert made.outputs_of(rows, 5) == [[7] * 3]
     assert capturing == [[], []]
 
 
@@ -377,7 +370,7 @@ def test_in_place_outputs_elsewhere_are_copied(value, lender):
     made.lend()
     assert made.used == 0
     _, rows = made.batch(5, (2, 3))
-    assert made.outputs(rows, 3) == [[8] * 3]
+    assert made.outputs_of(rows, 3) == [[8] * 3]
 
 
 @pytest.mark.usefixtures("in_place")
@@ -386,7 +379,7 @@ def test_in_place_outputs_in_one_place_are_copied(lender):
     made.lend()
     assert made.used == 0
     _, rows = made.batch(5, (2, 3))
-    assert made.outputs(rows, 3) == [[9] * 3] * 2
+    assert made.outputs_of(rows, 3) == [[9] * 3] * 2
 
 
 @pytest.mark.usefixtures("in_place")
@@ -397,12 +390,12 @@ def test_in_place_without_room_outputs_are_copied(capture, lender, monkeypatch):
     made.lend(capture=capture)
     assert made.used == 0
     _, rows = made.batch(5, (2, 3))
-    assert made.outputs(rows, 3) == [[9] * 3]
+    assert made.outputs_of(rows, 3) == [[9] * 3]
 
 
 @pytest.mark.usefixtures("in_place")
 def test_in_place_without_a_pool_outputs_are_copied(lender, monkeypatch):
-    monkeypatch.setattr(cpu, "open_pool", lambda _window: None)
+    monkeypatch.setattr(cpu, "open_pool", lambda _arena: None)
     made = lender("return x")
     made.lend()
     assert made.used == 0

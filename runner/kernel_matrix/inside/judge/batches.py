@@ -1,8 +1,8 @@
 """Batches: many calls back to back, each on inputs that its process sees for the first time.
 
-The memory of a batch is new, and a worker gets it with the request. So nothing can be worked out before the clock runs,
-and no result of an earlier batch fits. The outputs of all calls are handed over afterwards, and compared like those of
-single calls.
+The judge writes new inputs into memory of the worker just before the request. So hardly anything can be worked out
+before the clock runs, and no result of an earlier batch fits. The outputs of all calls are handed over afterwards, and
+compared like those of single calls.
 
 Where torch can allocate in given memory, outputs are computed *in place*: they lie in the judge's memory when the calls
 end, and the judge takes them at once. That takes as long as for the baseline, or longer if work was left for it.
@@ -11,8 +11,8 @@ Elsewhere the worker copies its outputs there first.
 
 from __future__ import annotations
 
+import math
 import random
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -22,6 +22,7 @@ from kernel_matrix.inside.arguments import decode_arguments
 from kernel_matrix.inside.input_generation import seed_torch
 from kernel_matrix.inside.judge.bits import same_bits
 from kernel_matrix.inside.judge.input_supply import FRESH
+from kernel_matrix.inside.judge.verification import GLANCED
 from kernel_matrix.inside.judge.worker_client import POISON, CallResult, as_empty, encoded
 from kernel_matrix.inside.memory import TensorSpec, guards, lay_out
 from kernel_matrix.inside.wire import MOST_PLACES, Places, unpack_places
@@ -35,22 +36,23 @@ if TYPE_CHECKING:
     from kernel_matrix.inside.wire import OutputsClaim
 
 CHUNKS = 8
-"""Pieces of a long batch that are captured on their own, so that a batch may consist of any number of them."""
-MOST_SETS = 256
+"""Least number of pieces of a long batch, each captured on its own, so that it may consist of any number of them."""
+MOST_SETS = 1024
 LONG_NS = 20_000_000
 """A long batch takes about this long, unless it then had more sets than :data:`MOST_SETS`."""
 LONGEST_NS = 300_000_000
 """The slowest contestant's long batch takes about this long at most; it may be hundreds of times slower than others."""
 CAPTURED_BELOW_NS = 150_000
 """Calls shorter than this are captured, since launching them from Python may take longer than they do."""
-MOST_BYTES = 8 << 30
+MOST_BYTES = 12 << 30
 """The sets of one batch take at most this many bytes, or two sets whatever they take."""
-MOST_SHARE = 8
+MOST_SHARE = 6
 """Likewise, at most one part in this many of the free memory."""
 DRAWN_TOGETHER = 16
 """Sets that are drawn in one capture, where drawing can be captured; from Python it takes ten times as long."""
-COPIES = 4
-"""Times as much as one batch's sets must be free on the device: copies of both processes, and temporaries."""
+COPIES = 2
+"""Times as much as one batch's sets must be free on the device, and once more per contestant: the judge's copies, and
+room for the temporaries of calls."""
 
 
 class NoBatchesError(Exception):
@@ -117,14 +119,18 @@ class BatchLayout:
         """Return where the outputs of these sets begin in memory that has a row per set."""
         return tuple(tuple(number * self.output_bytes + spec.offset for spec in self.outputs) for number in numbers)
 
-    def gather(self, memory: torch.Tensor, places: Places) -> Tuple[torch.Tensor, ...]:
-        """Return each output of all calls together, with a first dimension of the calls."""
+    def sample(self, memory: torch.Tensor, places: Places, seed: int) -> Tuple[torch.Tensor, ...]:
+        """Return at most :data:`GLANCED` numbers of each output, at random places of all calls."""
+        generator = torch.Generator(memory.device).manual_seed(seed)
         found = []
         for spec, starts in zip(self.outputs, zip(*places)):
-            taken = torch.cat([memory[start : start + spec.span_bytes] for start in starts])
-            numbers = taken.view(getattr(torch, spec.dtype))
-            strides = (len(numbers) // len(starts), *spec.stride)
-            found.append(numbers.as_strided((len(starts), *spec.shape), strides))
+            dtype: torch.dtype = getattr(torch, spec.dtype)
+            numbers = memory[: len(memory) // dtype.itemsize * dtype.itemsize].view(dtype)
+            at = torch.zeros(min(GLANCED, len(starts) * math.prod(spec.shape)), dtype=torch.int64, device=memory.device)
+            for size, step in zip(spec.shape, spec.stride):
+                at += step * torch.randint(max(1, size), at.shape, device=memory.device, generator=generator)
+            call = torch.randint(len(starts), at.shape, device=memory.device, generator=generator)
+            found.append(numbers[torch.tensor(starts, device=memory.device)[call] // dtype.itemsize + at])
         return tuple(found)
 
     def to_json(self, chunk: int, *, capture: bool) -> Any:
@@ -147,18 +153,27 @@ class Batches:
     """Maker of the batches of one workload."""
 
     def __init__(
-        self, reference: ReferenceModel, supply: InputSupply, dice: random.Random, layout: BatchLayout
+        self,
+        reference: ReferenceModel,
+        supply: InputSupply,
+        dice: random.Random,
+        layout: BatchLayout,
+        *,
+        contestants: int = 2,
     ) -> None:
         self._platform = reference.platform
         self._reference = reference
         self._supply = supply
         self._dice = dice
         self._layout = layout
+        self._copies = COPIES + contestants
         self._chunk = 1
+        self._memory: Dict[str, Tuple[Arena, Arena]] = {}
+        """Contestant → memory for its inputs and outputs."""
         self._in_place: Dict[str, int] = {}
         """Contestant that computes outputs in place → bytes of the memory in which they lie."""
         device = self._platform.TORCH_DEVICE
-        # Written before each batch, which empties the cache.
+        # Written after the inputs, which empties the cache.
         self._flush = torch.empty(2 * self._platform.cache_bytes(), dtype=torch.uint8, device=device)
         self._sent = torch.zeros((layout.sets, layout.input_bytes), dtype=torch.uint8, device=device)
         self._redraw: Optional[Callable[[], torch.Tensor]] = None
@@ -169,14 +184,11 @@ class Batches:
 
     def lend(self, client: WorkerClient, *, capture: bool) -> bool:
         """Lend a first batch; return True if ``client`` has captured its calls, otherwise False."""
-        self._chunk = max(1, self._layout.sets // CHUNKS) if capture else 1
+        self._chunk = _chunk_of(self._layout.sets) if capture else 1
         message = self._layout.to_json(self._chunk, capture=capture)
-        with closing(self._new_inputs()) as inputs, closing(self._new_outputs()) as outputs:
-            self._platform.synchronize()
-            inputs.publish()
-            outputs.publish()
-            captured, used_bytes = client.lend_batches(message, (inputs.descriptor, outputs.descriptor))
-        self._in_place.pop(client.name, None)
+        self._take_back(client.name)
+        inputs, outputs = self._memory[client.name] = self._new_memory()
+        captured, used_bytes = client.lend_batches(message, (inputs.descriptor, outputs.descriptor))
         if used_bytes:
             self._in_place[client.name] = used_bytes
         return captured
@@ -187,51 +199,58 @@ class Batches:
         return self._dice.randint(max(2, -(-3 * chunks // 4)), chunks)
 
     def call(self, client: WorkerClient, chunks: int) -> BatchResult:
-        """Let ``client`` make a batch of that many chunks of calls, on new inputs in new memory."""
+        """Let ``client`` make a batch of that many chunks of calls, on new inputs."""
         chosen = self._dice.sample(range(self._layout.sets // self._chunk), chunks)
         numbers = [number for one in chosen for number in range(one * self._chunk, (one + 1) * self._chunk)]
-        self._write(numbers)
+        if client.role is Role.CANDIDATE:  # others do not look for inputs that they have seen
+            self._write(numbers)
         in_place = client.name in self._in_place
         # Of all contestants in place the same, so that taking it takes equally long.
         used = max(self._in_place.values()) if in_place else self._layout.all_output_bytes
-        with closing(self._new_inputs()) as inputs, closing(self._new_outputs()) as outputs:
-            taken = torch.empty_like(outputs.tensor[:used])
+        inputs, outputs = self._memory[client.name]
+        outputs.tensor.fill_(POISON)
+        taken = torch.empty_like(outputs.tensor[:used])
+        self._platform.synchronize()
+        outputs.publish()
 
-            def take() -> None:
-                outputs.fetch()
-                taken.copy_(outputs.tensor[:used])
-                self._platform.synchronize()
-
+        def deliver() -> None:
+            inputs.tensor.copy_(self._sent.view(-1))
             self._flush.zero_()
             self._platform.synchronize()
             inputs.publish()
-            outputs.publish()
-            client.lend_batch_outputs(outputs.descriptor)
 
-            def read_places(payload: bytes) -> Places:
-                return unpack_places(payload, self._layout.output_sizes, len(numbers), used)
+        def take() -> None:
+            outputs.fetch()
+            taken.copy_(outputs.tensor[:used])
+            self._platform.synchronize()
 
-            claim, places, times = client.call_batch(
-                inputs.descriptor, chosen, len(numbers), take, read_places if in_place else None
-            )
-            if in_place and not places:
-                raise OutputsElsewhereError
-            inputs.fetch()
-            now = inputs.tensor.view_as(self._sent)
-            # The baseline is not hostile, and the controls have checked that it writes to no input.
-            unchanged = client.role is Role.BASELINE or same_bits(now, self._sent)
-            damage = "" if in_place else self._around_outputs(taken.view(self._layout.sets, -1))
-            return BatchResult(
-                calls=len(numbers),
-                claim=claim,
-                times=times,
-                in_place=in_place,
-                numbers=numbers,
-                outputs=taken,
-                places=places or self._layout.places(numbers),
-                inputs=None if unchanged else now.clone(),
-                damage=damage or ("" if unchanged else self._around_inputs(now, numbers)),
-            )
+        def read_places(payload: bytes) -> Places:
+            return unpack_places(payload, self._layout.output_sizes, len(numbers), used)
+
+        claim, places, times = client.call_batch(deliver, chosen, len(numbers), take, read_places if in_place else None)
+        if in_place and not places:
+            raise OutputsElsewhereError
+        inputs.fetch()
+        now = inputs.tensor.view_as(self._sent)
+        # The baseline is not hostile, and the controls have checked that it writes to no input.
+        unchanged = client.role is Role.BASELINE or same_bits(now, self._sent)
+        damage = "" if in_place else self._around_outputs(taken.view(self._layout.sets, -1))
+        return BatchResult(
+            calls=len(numbers),
+            claim=claim,
+            times=times,
+            in_place=in_place,
+            numbers=numbers,
+            outputs=taken,
+            places=places or self._layout.places(numbers),
+            inputs=None if unchanged else now.clone(),
+            damage=damage or ("" if unchanged else self._around_inputs(now, numbers)),
+        )
+
+    def close(self) -> None:
+        """Take back all memory that was lent."""
+        for name in list(self._memory):
+            self._take_back(name)
 
     def result_of(self, batch: BatchResult, number: int) -> Tuple[CallResult, List[Any]]:
         """Return the result of the call on one set as that of a single call, and its arguments."""
@@ -252,8 +271,8 @@ class Batches:
         return result, decode_arguments(layout.arguments, list(sent))
 
     def result_of_all(self, batch: BatchResult) -> CallResult:
-        """Return the outputs of all calls together, as if of one call without inputs."""
-        outputs = self._layout.gather(batch.outputs, batch.places)
+        """Return a sample of the outputs of all calls, as if it were the outputs of one call without inputs."""
+        outputs = self._layout.sample(batch.outputs, batch.places, self._dice.getrandbits(63))
         return CallResult(batch.claim, batch.times, outputs, sent=(), inputs=(), damage=batch.damage)
 
     def _find_room_in_place(self) -> int:
@@ -261,7 +280,7 @@ class Batches:
         sizes = [nbytes for nbytes, _ in self._layout.output_sizes]
         room = self._platform.pool_bytes(sizes, self._layout.sets)
         free = self._platform.free_bytes()
-        fits = free is None or room <= free // COPIES
+        fits = free is None or room <= free // self._copies
         return room if fits and self._layout.sets * len(sizes) <= MOST_PLACES else 0
 
     def _around_outputs(self, rows: torch.Tensor) -> str:
@@ -332,19 +351,30 @@ class Batches:
                 return False
         return True
 
-    def _new_inputs(self) -> Arena:
-        arena = self._platform.create_arena(self._sent.numel())
-        arena.tensor.copy_(self._sent.view(-1))
-        return arena
+    def _new_memory(self) -> Tuple[Arena, Arena]:
+        """Make memory for a contestant's inputs and outputs."""
+        sizes = (self._sent.numel(), self._layout.output_memory_bytes)
+        inputs, outputs = (self._platform.create_arena(nbytes) for nbytes in sizes)
+        inputs.tensor.copy_(self._sent.view(-1))
+        self._platform.synchronize()
+        inputs.publish()
+        return inputs, outputs
 
-    def _new_outputs(self) -> Arena:
-        arena = self._platform.create_arena(self._layout.output_memory_bytes)
-        arena.tensor.fill_(POISON)
-        return arena
+    def _take_back(self, name: str) -> None:
+        """Take back the memory that contestant ``name`` has, if any."""
+        self._in_place.pop(name, None)
+        for arena in self._memory.pop(name, ()):
+            arena.close()
 
 
 def batches_of(
-    reference: ReferenceModel, supply: InputSupply, dice: random.Random, call_ns: float, slowest_ns: float
+    reference: ReferenceModel,
+    supply: InputSupply,
+    dice: random.Random,
+    call_ns: float,
+    slowest_ns: float,
+    *,
+    contestants: int,
 ) -> Batches:
     """Prepare batches of calls.
 
@@ -354,6 +384,7 @@ def batches_of(
         dice: Source of everything that is drawn.
         call_ns: Time of a call of the quicker one of candidate and baseline.
         slowest_ns: Time of a call of the slowest contestant by the judge's clock.
+        contestants: Number of contestants, each of which has memory of its own.
 
     Raises:
         NoBatchesError: There is too little memory for two sets, or the inputs of two calls have different forms, or
@@ -364,12 +395,16 @@ def batches_of(
     layout = BatchLayout(reference, supply.next(), 1)
     per_set = layout.input_bytes + layout.output_bytes
     free = reference.platform.free_bytes()
-    room = MOST_BYTES if free is None else free // COPIES
+    room = MOST_BYTES if free is None else free // (COPIES + contestants)
     most = MOST_BYTES if free is None else min(MOST_BYTES, free // MOST_SHARE)
     timely = min(int(LONG_NS / max(call_ns, 1.0)), int(LONGEST_NS / max(slowest_ns, 1.0)))
     sets = min(MOST_SETS, timely, max(2, most // per_set), room // per_set)
-    sets = sets // CHUNKS * CHUNKS if sets >= CHUNKS else max(sets, 2)
     if room // per_set < 2:
         raise NoBatchesError
-    layout.sets = sets
-    return Batches(reference, supply, dice, layout)
+    layout.sets = max(2, sets - sets % _chunk_of(sets))
+    return Batches(reference, supply, dice, layout, contestants=contestants)
+
+
+def _chunk_of(sets: int) -> int:
+    """Return how many of so many sets are captured together."""
+    return max(1, sets // CHUNKS)

@@ -10,7 +10,7 @@ import math
 import random
 import statistics
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Set
 
@@ -39,8 +39,11 @@ WARM_S = 0.15  # warm-up calls that took this long suffice, however few: long ke
 FEWEST_WARM = 3  # least number of warm-up rounds
 CHECK_S = 0.02  # if comparing one call's outputs takes longer than this, fewer calls are compared
 SPOT_SHARE = 0.25  # share of the candidate's other timed calls that are compared at some places
-COSTLY_S = 0.8  # after this time for single calls half of `min_samples` suffice, if the medians are precise by then
-FEWEST_CHECKS = 2  # average full comparisons per side, however long they take; a wrong result must not go unseen
+COSTLY_S = 0.4  # after this time for single calls a part of `min_samples` suffices, if the medians are precise by then
+COSTLY_SHARE = 4  # which is one in so many
+# Average number of full comparisons, however long they take, among as few calls as suffice for costly ones; a wrong
+# result must not go unseen.
+FEWEST_CHECKS = 1
 # If a call's inputs and outputs are at most this large, they move to other memory in each round of blocks. Their place
 # decides which parts of a GPU's cache they share, and made identical code differ by up to 5 %.
 MOVED_BYTES = 1 << 30
@@ -98,7 +101,7 @@ class CheckShare:
 
     def __init__(self, protocol: ProtocolSpec, dice: random.Random) -> None:
         self._asked = protocol.check_share
-        self._least = min(self._asked, FEWEST_CHECKS / protocol.min_samples)
+        self._least = min(self._asked, FEWEST_CHECKS * COSTLY_SHARE / protocol.min_samples)
         self._dice = dice
         self._slowest_s = CHECK_S
 
@@ -363,12 +366,15 @@ class Timer:
         for client in self._clients.values():
             client.take_back()  # both kinds of buffers need not fit into memory together
         slowest_ns = max(statistics.median(cold_walls(self.timing.blocks, name)) for name in self._clients)
-        batches = batches_of(self._reference, self._supply, self._dice, call_ns, slowest_ns)
-        captured = self._lend_batches(batches, capture=call_ns < CAPTURED_BELOW_NS)
-        deadline = self._now() + self._precision_s
-        while not self._batches_suffice(deadline):
-            for name in self._round():
-                self._time_batches_of(self._clients[name], batches, captured=captured)
+        prepared = batches_of(
+            self._reference, self._supply, self._dice, call_ns, slowest_ns, contestants=len(self._clients)
+        )
+        with closing(prepared) as batches:
+            captured = self._lend_batches(batches, capture=call_ns < CAPTURED_BELOW_NS)
+            deadline = self._now() + self._precision_s
+            while not self._batches_suffice(deadline):
+                for name in self._round():
+                    self._time_batches_of(self._clients[name], batches, captured=captured)
         if self._batches_half_width() <= BATCHES_HALF_WIDTH and BUDGET_REACHED in self.timing.labels:
             self.timing.labels.remove(BUDGET_REACHED)  # single calls are less precise than wanted, batches are not
 
@@ -544,9 +550,9 @@ class Timer:
         return min(len(samples_of(self.timing.blocks, name)) for name in self._main)
 
     def _least_samples(self, *, costly: bool) -> int:
-        """Return how many samples each side needs: half as many if calls are costly and the medians precise by then."""
-        half = self._fewest // 2
-        return half if costly and (self._samples() < half or self._precise()) else self._fewest
+        """Return how many samples each side needs: fewer if calls are costly and the medians precise by then."""
+        few = self._fewest // COSTLY_SHARE
+        return few if costly and (self._samples() < few or self._precise()) else self._fewest
 
     def _precise(self) -> bool:
         blocks = self.timing.blocks
@@ -566,11 +572,11 @@ def block_of(
         captured=captured,
         short=short,
         calls=tuple(batch.calls for batch in made),
-        shown_ns=tuple(batch.times.shown_ns for batch in made),
+        delivered_ns=tuple(batch.times.delivered_ns for batch in made),
+        least_ns=tuple(batch.times.least_ns for batch in made),
         wall_ns=tuple(batch.times.wall_ns for batch in made),
         handover_ns=tuple(batch.times.handover_ns for batch in made),
         in_place=all(batch.in_place for batch in made),
-        mapped_ns=tuple(batch.times.mapped_ns for batch in made),
     )
 
 

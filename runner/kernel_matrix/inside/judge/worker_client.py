@@ -32,10 +32,10 @@ from kernel_matrix.inside.wire import (
     WireError,
     pack_calls,
     pack_replay,
+    unpack_begun,
     unpack_done,
     unpack_failed,
     unpack_lent,
-    unpack_mapped,
     unpack_outputs,
     unpack_peak,
     unpack_traced,
@@ -66,7 +66,7 @@ TRACER_S = 10.0  # more time for a traced call: starting a tracer from a cold di
 _GOODBYE_S = 0.1  # wait to send the goodbye; a worker that no longer reads may block it
 
 # Answers that carry a call's number.
-_CALL_ANSWERS = frozenset({FrameKind.MAPPED, FrameKind.DONE, FrameKind.OUTPUTS, FrameKind.PLACES, FrameKind.TRACED})
+_CALL_ANSWERS = frozenset({FrameKind.BEGUN, FrameKind.DONE, FrameKind.OUTPUTS, FrameKind.PLACES, FrameKind.TRACED})
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,13 @@ class CallTimes:
     device_ns: int
     """Claimed device time of all calls together; 0 for a batch."""
     wall_ns: int
-    """Time by the judge's clock from the request, or a batch's ``MAPPED``, to ``DONE``."""
+    """Time by the judge's clock from the request, or a batch's ``BEGUN``, to ``DONE``."""
     handover_ns: int
     """Time by the judge's clock from ``DONE`` until it has taken the outputs: copying, and late work."""
-    shown_ns: int = 0
-    """Time by the judge's clock from the request of a batch, which lends its inputs, to ``MAPPED``."""
-    mapped_ns: int = 0
-    """How long mapping a batch's inputs took, according to the worker."""
+    delivered_ns: int = 0
+    """Time by the judge's clock from the first byte of a batch's inputs to ``BEGUN``."""
+    least_ns: int = 0
+    """What of this the judge took to write the inputs, and the device to switch to the worker, as that says."""
 
 
 @dataclass(frozen=True)
@@ -360,23 +360,18 @@ class WorkerClient:
         most = message["output_bytes"] if message["in_place"] else 0
         return self._parsed(Stage.TIME, lambda payload: unpack_lent(payload, most), self._ready(Stage.TIME))
 
-    def lend_batch_outputs(self, descriptor: int) -> None:
-        """Lend the next batch's memory for outputs."""
-        self._order(FrameKind.BATCH, {}, (descriptor,), Stage.TIME)
-        self._ready(Stage.TIME)
-
     def call_batch(
         self,
-        descriptor: int,
+        deliver: Callable[[], None],
         chunks: Sequence[int],
         calls: int,
         take: Callable[[], None],
         read_places: Optional[Callable[[bytes], Places]] = None,
     ) -> Tuple[OutputsClaim, Places, CallTimes]:
-        """Lend a batch's inputs, and make ``calls`` calls on the sets of ``chunks``.
+        """Deliver a batch's inputs, and make ``calls`` calls on the sets of ``chunks``.
 
         Args:
-            descriptor: Memory with the inputs.
+            deliver: Function that writes the inputs into the worker's memory.
             chunks: Numbers of chunks of sets.
             calls: Number of sets in them.
             take: Function that takes the outputs, before the clock of the hand-over stops.
@@ -392,8 +387,11 @@ class WorkerClient:
 
         with self.watching():
             patience_s = self._call_patience() + 2 * calls * (self.fastest_s or 0.0)
-            lent = self._request(FrameKind.CALLS, stage, patience_s, pack_calls(chunks), (descriptor,))
-            mapped = self._receive(FrameKind.MAPPED, stage)
+            began = time.perf_counter_ns()
+            deliver()
+            copied = time.perf_counter_ns()
+            self._request(FrameKind.CALLS, stage, patience_s, pack_calls(chunks))
+            begun = self._receive(FrameKind.BEGUN, stage)
             started = time.perf_counter_ns()
             self._receive(FrameKind.DONE, stage)
             done = time.perf_counter_ns()
@@ -404,8 +402,8 @@ class WorkerClient:
                 taken = take_until()
                 outputs = self._receive(FrameKind.OUTPUTS, stage)
                 places = self._parsed(stage, read_places, self._receive(FrameKind.PLACES, stage))
-        mapped_ns = self._parsed(stage, unpack_mapped, mapped)
-        times = CallTimes(0, done - started, taken - done, started - lent, mapped_ns)
+        least_ns = copied - began + self._parsed(stage, unpack_begun, begun)
+        times = CallTimes(0, done - started, taken - done, started - began, least_ns)
         return self._parsed(stage, unpack_outputs, outputs), places, times
 
     def trace(self, stage: Stage) -> Tuple[CallResult, List[Tuple[str, int, int]]]:
@@ -463,16 +461,14 @@ class WorkerClient:
             raise self._blame(Status.PROTOCOL_VIOLATION, stage, message)
         return self._parsed(stage, unpack_outputs, outputs), device_ns, started, done
 
-    def _request(
-        self, kind: FrameKind, stage: Stage, patience_s: float, order: bytes, descriptors: Sequence[int] = ()
-    ) -> int:
+    def _request(self, kind: FrameKind, stage: Stage, patience_s: float, order: bytes) -> int:
         """Request calls; return the time of the request."""
         # Random, not a count: an answer written before the question must not match it.
         self._sequence = secrets.randbits(64)
         self._wait_at_most(patience_s)
         started = time.perf_counter_ns()
         with self._sending(stage):
-            self._channel.send(kind, self._sequence, order, descriptors)
+            self._channel.send(kind, self._sequence, order)
         return started
 
     def _compares_inputs(self, stage: Stage) -> bool:

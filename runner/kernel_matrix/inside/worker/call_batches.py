@@ -19,9 +19,6 @@ from kernel_matrix.inside.platform import InsidePlatform
 from kernel_matrix.inside.wire import CallFailure, OutputAlias, OutputsClaim, Structure, do_overlap
 from kernel_matrix.inside.worker.handing_over import copy_one, describe, fits, flatten
 
-PAGE = 1 << 21
-"""Bytes; the size in which a GPU's memory is mapped."""
-
 Returned = List[Tuple[int, Any]]
 """(number of the set, what the model returned for it) of each call."""
 
@@ -29,26 +26,26 @@ Replay = Callable[[], Returned]
 
 
 class CallBatches:
-    """Windows on the memory of batches, the sets of arguments in them, and the captured calls.
+    """The memory of batches, the sets of arguments in it, and the captured calls.
 
-    The sets are at the same addresses in every batch, so a chunk of them is captured once. The memory there is new to
-    this process in every batch.
+    The sets are at the same addresses in every batch, so a chunk of them is captured once.
     """
 
     def __init__(self, platform: InsidePlatform, model: Any, message: Any, descriptors: Sequence[int]) -> None:
-        """Open the windows on a first batch, and capture the calls of each chunk if the judge asks for it."""
+        """Open the memory, and capture the calls of each chunk if the judge asks for it."""
         self._platform = platform
         self._model = model
         self._chunk: int = message["chunk"]
         self._sets: int = message["sets"]
-        self._windows = [platform.open_window(message[size]) for size in ("input_bytes", "output_bytes")]
-        self.show_outputs(descriptors[1])
-        self.show_inputs(descriptors[0])
+        sizes = (message["input_bytes"], message["output_bytes"])
+        self._arenas = [platform.open_arena(descriptor, size) for descriptor, size in zip(descriptors, sizes)]
         inputs, outputs = (
-            [window.tensor[k * stride :] for k in range(self._sets)]
-            for window, stride in zip(self._windows, message["strides"])
+            [arena.tensor[k * stride :] for k in range(self._sets)]
+            for arena, stride in zip(self._arenas, message["strides"])
         )
         specs, places = ([TensorSpec.from_json(spec) for spec in message[kind]] for kind in ("inputs", "outputs"))
+        self._switch = torch.zeros(1, device=platform.TORCH_DEVICE)
+        """What is written to let the device switch to this process."""
         self._arguments: List[List[Any]] = [
             decode_arguments(message["arguments"], [spec.view(one) for spec in specs]) for one in inputs
         ]
@@ -57,33 +54,29 @@ class CallBatches:
         self._captured: Optional[List[Replay]] = None
         self.pool_bytes = 0
         """Bytes of the memory for outputs in which all of them are allocated; 0 if they are copied."""
-        self._pool: Optional[OutputPool] = platform.open_pool(self._windows[1]) if message["in_place"] else None
+        self._pool: Optional[OutputPool] = platform.open_pool(self._arenas[1]) if message["in_place"] else None
         if self._pool is not None and not self._try_in_place(self._pool, capture=message["capture"]):
             self._captured = None
             self._pool.close()
             self._pool, self.pool_bytes = None, 0
         if self._pool is None and message["capture"]:
             self._captured = self._capture(platform.capture)
-        self.hide()
 
     @property
     def captured(self) -> bool:
         """True if the calls of every chunk are replayed from a graph."""
         return self._captured is not None
 
-    def show_outputs(self, descriptor: int) -> None:
-        """Show a batch's memory for outputs."""
-        window = self._windows[1]
-        window.show(descriptor)
-        # Now, and not within the first call, the device switches to this process and finds its pages. Not when it gets
-        # the inputs: a contestant that has them may begin to work.
-        window.tensor[::PAGE].max()
-        self._platform.synchronize()
+    def begin(self) -> int:
+        """See a batch's inputs, and let the device switch to this process; return how long that took, nanoseconds.
 
-    def show_inputs(self, descriptor: int) -> int:
-        """Show a batch's inputs; return how long it took until they were there, nanoseconds."""
+        The switch takes a third of a millisecond, and would otherwise be part of the first call.
+        """
         started = time.perf_counter_ns()
-        self._windows[0].show(descriptor)
+        for arena in self._arenas:
+            arena.fetch()
+        self._switch.zero_()
+        self._platform.synchronize()
         return time.perf_counter_ns() - started
 
     def call(self, chunks: Sequence[int]) -> Returned:
@@ -99,15 +92,9 @@ class CallBatches:
         """Copy all outputs to the judge's memory, or return where they lie there; also describe those of one call."""
         claim, places = self._copy(returned) if self._pool is None else self._locate(returned)
         self._platform.synchronize()
-        for window in self._windows:
-            window.publish()  # inputs too, so that the judge sees which were written to
+        for arena in self._arenas:
+            arena.publish()  # inputs too, so that the judge sees which were written to
         return claim or OutputsClaim(Structure.OTHER, (), self.captured), places
-
-    def hide(self) -> None:
-        """Give the memory of the last batch back."""
-        self._platform.synchronize()
-        for window in self._windows:
-            window.hide()
 
     def close(self) -> None:
         """Give everything back."""
@@ -116,8 +103,8 @@ class CallBatches:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
-        while self._windows:
-            self._windows.pop().close()
+        while self._arenas:
+            self._arenas.pop().close()
 
     def _call_chunk(self, chunk: int) -> Returned:
         numbers = range(chunk * self._chunk, (chunk + 1) * self._chunk)
@@ -157,7 +144,7 @@ class CallBatches:
 
         Nothing is returned for the latter if one of them does not lie there in the form that it must have.
         """
-        begin, device = self._windows[1].tensor.data_ptr(), self._platform.TORCH_DEVICE
+        begin, device = self._arenas[1].tensor.data_ptr(), self._platform.TORCH_DEVICE
         spans: List[Tuple[int, int]] = []
         complete = True
         for number, one in returned:

@@ -29,10 +29,10 @@ from kernel_matrix.inside.wire import (
     FrameKind,
     OutputsClaim,
     PeerGoneError,
+    pack_begun,
     pack_done,
     pack_failed,
     pack_lent,
-    pack_mapped,
     pack_outputs,
     pack_peak,
     pack_places,
@@ -111,7 +111,6 @@ class Worker:
             FrameKind.MODEL: self._construct,
             FrameKind.BUFFERS: self._take_buffers,
             FrameKind.BATCH_BUFFERS: self._take_batches,
-            FrameKind.BATCH: self._show_outputs,
             FrameKind.RELEASE: self._release,
         }
         while True:
@@ -123,7 +122,7 @@ class Worker:
                 if kind in steps:
                     self._channel.send(FrameKind.READY, 0, steps[kind](json.loads(payload or b"{}"), descriptors))
                 elif kind is FrameKind.CALLS:
-                    self._call_batch(sequence, unpack_calls(payload), descriptors)
+                    self._call_batch(sequence, unpack_calls(payload))
                 else:
                     self._call(kind, sequence, payload)
             except PeerGoneError:
@@ -205,12 +204,6 @@ class Worker:
             self._batches = CallBatches(self._platform, self._model, message, descriptors)
         return pack_lent(captured=self._batches.captured, pool_bytes=self._batches.pool_bytes)
 
-    def _show_outputs(self, _message: Any, descriptors: Sequence[int]) -> bytes:
-        if self._batches is None:
-            raise ValueError("BATCH before there are buffers for batches")
-        self._batches.show_outputs(*descriptors)
-        return b""
-
     def _release(self, message: Any, _descriptors: Sequence[int]) -> bytes:
         if message["buffers"]:
             self._give_back()
@@ -247,20 +240,18 @@ class Worker:
         if kind is FrameKind.TRACE:
             self._channel.send(FrameKind.TRACED, sequence, pack_traced(kernels))
 
-    def _call_batch(self, sequence: int, chunks: Sequence[int], descriptors: Sequence[int]) -> None:
+    def _call_batch(self, sequence: int, chunks: Sequence[int]) -> None:
         batches = self._batches
         if batches is None:
             raise ValueError("CALLS before there is a batch")
         with torch.no_grad():
-            self._channel.send(FrameKind.MAPPED, sequence, pack_mapped(batches.show_inputs(*descriptors)))
+            self._channel.send(FrameKind.BEGUN, sequence, pack_begun(batches.begin()))
             returned = batches.call(chunks)
             self._channel.send(FrameKind.DONE, sequence)
             claim, places = batches.hand_over(returned)
         self._channel.send(FrameKind.OUTPUTS, sequence, pack_outputs(claim))
         if batches.pool_bytes:
             self._channel.send(FrameKind.PLACES, sequence, pack_places(places))
-        del returned
-        batches.hide()
 
     def _measured(self, kind: FrameKind, payload: bytes, meter: Meter, kernels: Kernels) -> Tuple[Any, int, bool]:
         """Run the call; return its result, its device time in nanoseconds, and whether it was a graph's replay."""

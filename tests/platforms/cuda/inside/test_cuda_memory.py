@@ -44,8 +44,8 @@ class Allocator:
 
 @pytest.fixture
 def allocator(monkeypatch):
-    monkeypatch.setattr(arenas._Addresses, "limit", None)
-    monkeypatch.setattr(arenas._Addresses, "mapped", 2 * GIB)
+    monkeypatch.setattr(arenas._Mapping, "limit", None)
+    monkeypatch.setattr(arenas._Mapping, "mapped", 2 * GIB)
     made = Allocator()
     made.install(monkeypatch)
     return made

@@ -13,7 +13,7 @@ from kernel_matrix.inside.platform import DeviceHealth
 from kernel_matrix.inside.platform_defaults import *  # noqa: F403  # members for what the device lacks
 
 if TYPE_CHECKING:
-    from kernel_matrix.inside.memory import Arena, Window
+    from kernel_matrix.inside.memory import Arena
 
 TORCH_DEVICE = "cpu"
 IS_ACCELERATOR = False
@@ -36,13 +36,6 @@ def open_arena(descriptor: int, nbytes: int) -> Arena:
     from kernel_matrix.inside.memory import map_file  # noqa: PLC0415  # torch comes with it
 
     return map_file(descriptor, nbytes)
-
-
-def open_window(nbytes: int) -> Window:
-    """Return memory into which each batch is copied."""
-    from kernel_matrix.inside.memory import CopiedWindow  # noqa: PLC0415  # torch comes with it
-
-    return CopiedWindow(nbytes, open_arena, TORCH_DEVICE, lambda: None)
 
 
 def make_timer() -> Callable[[Callable[[], Any]], Tuple[Any, int]]:

@@ -10,7 +10,7 @@ from kernel_matrix.inside.platform import Activity, DeviceHealth, Sensors
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.build.call_forms import CallForm, CompiledAhead, CompileTarget
-    from kernel_matrix.inside.memory import Arena, OutputPool, Window
+    from kernel_matrix.inside.memory import Arena, OutputPool
     from kernel_matrix.inside.wire import KernelCode
     from kernel_matrix.model.enums import Dtype
     from kernel_matrix.model.messages import AnchorTimes, ClockProbeReading
@@ -44,13 +44,6 @@ def open_arena(descriptor: int, nbytes: int) -> Arena:
     return arenas.open_arena(descriptor, nbytes)
 
 
-def open_window(nbytes: int) -> Window:
-    """Reserve addresses; staged memory is copied."""
-    from kernel_matrix.platforms.cuda.inside import arenas
-
-    return arenas.open_window(nbytes)
-
-
 def pool_bytes(outputs: Sequence[int], calls: int) -> int:
     """Return what outputs take in torch's allocator, and room for what calls need besides them."""
     from kernel_matrix.platforms.cuda.inside import output_pool
@@ -58,11 +51,11 @@ def pool_bytes(outputs: Sequence[int], calls: int) -> int:
     return output_pool.pool_bytes(outputs, calls)
 
 
-def open_pool(window: Window) -> Optional[OutputPool]:
-    """Return a pool of torch's allocator in the window."""
+def open_pool(arena: Arena) -> Optional[OutputPool]:
+    """Return a pool of torch's allocator in the arena."""
     from kernel_matrix.platforms.cuda.inside import output_pool
 
-    return output_pool.open_pool(window)
+    return output_pool.open_pool(arena)
 
 
 def free_bytes() -> Optional[int]:

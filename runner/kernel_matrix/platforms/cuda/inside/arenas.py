@@ -14,7 +14,7 @@ from typing import Optional
 
 import torch
 
-from kernel_matrix.inside.memory import Arena, CopiedWindow, StagedArena, Window, create_shared_file, map_file
+from kernel_matrix.inside.memory import Arena, StagedArena, create_shared_file, map_file
 from kernel_matrix.inside.platform import STAGED_VARIABLE, DeviceError
 from kernel_matrix.platforms.cuda.inside.libcuda import OUT_OF_MEMORY, call, library
 
@@ -72,21 +72,25 @@ def _rounded(nbytes: int) -> int:
     return -(-nbytes // granularity.value) * granularity.value
 
 
-class _Addresses:
-    """Reserved addresses, to which allocations are mapped; they are released when its last reference is gone."""
+class _Mapping:
+    """Addresses to which an allocation is mapped; both are released when its last reference is gone."""
 
     mapped = 0
     """Bytes of all allocations that this process has mapped."""
     limit: Optional[int] = None
     """Bytes that these and torch's may have together; torch before 2.7 cannot be asked for its own limit."""
 
-    def __init__(self, nbytes: int, shown: int) -> None:
+    def __init__(self, handle: ctypes.c_ulonglong, nbytes: int, shown: int) -> None:
         self._driver = library()
-        self._handle: Optional[ctypes.c_ulonglong] = None
+        self._handle = handle
         self._nbytes = nbytes
         self._address = ctypes.c_ulonglong()
+        count(nbytes)
         size, zero, nothing = ctypes.c_size_t(nbytes), ctypes.c_ulonglong(0), ctypes.c_size_t(0)
         call("cuMemAddressReserve", ctypes.byref(self._address), size, nothing, zero, zero)
+        call("cuMemMap", self._address, size, nothing, handle, zero)
+        access = _AccessDescription(_Location(_ON_DEVICE, torch.cuda.current_device()), _READ_WRITE)
+        call("cuMemSetAccess", self._address, size, ctypes.byref(access), ctypes.c_size_t(1))
         self.__cuda_array_interface__ = {
             "shape": (shown,),
             "typestr": "|u1",
@@ -94,32 +98,18 @@ class _Addresses:
             "version": 3,
         }
 
-    def map(self, handle: ctypes.c_ulonglong) -> None:
-        """Map an allocation, which is released with the mapping."""
-        size, nothing = ctypes.c_size_t(self._nbytes), ctypes.c_size_t(0)
-        self._handle = handle
-        count(self._nbytes)
-        call("cuMemMap", self._address, size, nothing, handle, ctypes.c_ulonglong(0))
-        access = _AccessDescription(_Location(_ON_DEVICE, torch.cuda.current_device()), _READ_WRITE)
-        call("cuMemSetAccess", self._address, size, ctypes.byref(access), ctypes.c_size_t(1))
-
-    def unmap(self) -> None:
-        """Unmap the allocation, if there is one."""
-        if self._handle is not None:
-            self._driver.cuMemUnmap(self._address, ctypes.c_size_t(self._nbytes))
-            self._driver.cuMemRelease(self._handle)
-            count(-self._nbytes)
-            self._handle = None
-
     def __del__(self) -> None:
         # A finaliser, because only torch knows when the last view of the memory is gone.
-        self.unmap()
-        self._driver.cuMemAddressFree(self._address, ctypes.c_size_t(self._nbytes))
+        size = ctypes.c_size_t(self._nbytes)
+        self._driver.cuMemUnmap(self._address, size)
+        self._driver.cuMemRelease(self._handle)
+        self._driver.cuMemAddressFree(self._address, size)
+        count(-self._nbytes)
 
 
 def count(nbytes: int) -> None:
     """Count memory that was mapped, or unmapped if negative; torch's own allocator has the rest of the limit."""
-    _Addresses.mapped += nbytes
+    _Mapping.mapped += nbytes
     left = limit_beside()
     if left is not None:
         total = torch.cuda.get_device_properties(0).total_memory
@@ -128,68 +118,17 @@ def count(nbytes: int) -> None:
 
 def limit_memory(nbytes: int) -> None:
     """Limit what arenas and torch's allocator take together in this process."""
-    _Addresses.limit = nbytes
+    _Mapping.limit = nbytes
     count(0)
 
 
 def limit_beside() -> Optional[int]:
     """Return what the arenas leave of the limit, in bytes; None without a limit."""
-    return None if _Addresses.limit is None else max(0, _Addresses.limit - _Addresses.mapped)
+    return None if _Mapping.limit is None else max(0, _Mapping.limit - _Mapping.mapped)
 
 
 def _mapped(handle: ctypes.c_ulonglong, size: int, nbytes: int) -> torch.Tensor:
-    addresses = _Addresses(size, nbytes)
-    addresses.map(handle)
-    return torch.as_tensor(addresses, device="cuda")
-
-
-def _imported(descriptor: int) -> ctypes.c_ulonglong:
-    handle, kind = ctypes.c_ulonglong(), ctypes.c_int(_POSIX_DESCRIPTOR)
-    call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(descriptor), kind)
-    return handle
-
-
-class MappedWindow:
-    """Window that maps the judge's memory, so that a captured graph finds other memory at the same addresses."""
-
-    def __init__(self, nbytes: int) -> None:
-        _open_torch()
-        self._addresses = _Addresses(_rounded(nbytes), nbytes)
-        self._tensor: Optional[torch.Tensor] = None
-
-    @property
-    def tensor(self) -> torch.Tensor:
-        """All of the memory; torch accepts addresses only when something is mapped there."""
-        if self._tensor is None:
-            self._tensor = torch.as_tensor(self._addresses, device="cuda")
-        return self._tensor
-
-    def show(self, descriptor: int) -> None:
-        """Map the memory behind ``descriptor``."""
-        self._addresses.unmap()
-        try:
-            self._addresses.map(_imported(descriptor))
-        finally:
-            os.close(descriptor)
-
-    def publish(self) -> None:
-        """Do nothing: the judge has the same memory."""
-
-    def hide(self) -> None:
-        """Unmap the memory."""
-        self._addresses.unmap()
-
-    def close(self) -> None:
-        """Unmap the memory; the addresses go with the last view."""
-        self._addresses.unmap()
-        self._tensor = None
-
-
-def open_window(nbytes: int) -> Window:
-    """Reserve addresses for the memory of batches; staged memory is copied."""
-    if is_staged():
-        return CopiedWindow(nbytes, open_arena, "cuda", torch.cuda.synchronize)
-    return MappedWindow(nbytes)
+    return torch.as_tensor(_Mapping(handle, size, nbytes), device="cuda")
 
 
 def _allocate(size: int) -> ctypes.c_ulonglong:
@@ -229,7 +168,7 @@ def is_staged() -> bool:
 
 def mapped_bytes() -> int:
     """Return the device memory of all arenas that this process has mapped, which torch does not count."""
-    return _Addresses.mapped
+    return _Mapping.mapped
 
 
 def create_arena(nbytes: int) -> Arena:
@@ -283,4 +222,6 @@ def _create_shared(nbytes: int) -> Arena:
 
 def _open_shared(descriptor: int, nbytes: int) -> Arena:
     _open_torch()
-    return Arena(descriptor, _mapped(_imported(descriptor), _rounded(nbytes), nbytes))
+    handle, kind = ctypes.c_ulonglong(), ctypes.c_int(_POSIX_DESCRIPTOR)
+    call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(descriptor), kind)
+    return Arena(descriptor, _mapped(handle, _rounded(nbytes), nbytes))

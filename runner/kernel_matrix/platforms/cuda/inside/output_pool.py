@@ -1,7 +1,7 @@
-"""A pool of torch's allocator in a window, so that what calls return lies in the judge's memory.
+"""A pool of torch's allocator in an arena, so that what calls return lies in the judge's memory.
 
 torch asks the pool's own allocator for pieces of memory (``torch.cuda.MemPool``), in which it places tensors. Here the
-pieces come from the window's addresses, one after the other.
+pieces come from the arena's addresses, one after the other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Callable, DefaultDict, Iterator, List, Optional, Sequenc
 
 import torch
 
-from kernel_matrix.inside.memory import Window
+from kernel_matrix.inside.memory import Arena
 from kernel_matrix.platforms.cuda.inside import arenas
 from kernel_matrix.platforms.cuda.inside.calls import capture
 
@@ -59,10 +59,10 @@ class Pieces:
 
 
 class CudaOutputPool:
-    """Pool in all of a window's memory."""
+    """Pool in all of an arena's memory."""
 
-    def __init__(self, window: Window) -> None:
-        memory = window.tensor
+    def __init__(self, arena: Arena) -> None:
+        memory = arena.tensor
         self._counted = memory.numel()
         self._pieces = Pieces(memory.data_ptr(), memory.numel())
         functions = _ALLOCATE(self._pieces.take), _FREE(self._pieces.give_back)
@@ -74,7 +74,7 @@ class CudaOutputPool:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes from the window's start in which everything lies that was allocated."""
+        """Bytes from the arena's start in which everything lies that was allocated."""
         return self._pieces.used_bytes
 
     @contextmanager
@@ -88,18 +88,18 @@ class CudaOutputPool:
         return capture(function, self._pool.id)
 
     def close(self) -> None:
-        """Give the pool back; its memory is the window's."""
+        """Give the pool back; its memory is the arena's."""
         self._pool = None
         arenas.count(self._counted)
-        torch._C._cuda_clearCublasWorkspaces()  # noqa: SLF001  # torch keeps them, and one may lie in the window
+        torch._C._cuda_clearCublasWorkspaces()  # noqa: SLF001  # torch keeps them, and one may lie in the arena
         torch.cuda.empty_cache()
 
 
-def open_pool(window: Window) -> Optional[CudaOutputPool]:
-    """Return a pool in ``window``; None for a torch whose pools cannot be given memory, or use other threads'."""
+def open_pool(arena: Arena) -> Optional[CudaOutputPool]:
+    """Return a pool in ``arena``; None for a torch whose pools cannot be given memory, or use other threads'."""
     if arenas.is_staged() or not hasattr(torch.cuda.memory, "_cuda_beginAllocateCurrentThreadToPool"):
         return None
-    return CudaOutputPool(window)
+    return CudaOutputPool(arena)
 
 
 def pool_bytes(outputs: Sequence[int], calls: int) -> int:

@@ -1,4 +1,4 @@
-"""Works on all sets of a batch when their inputs are shown, before the judge's clock of the batch starts.
+"""Works on all sets of a batch when their inputs are there, before the judge's clock of the batch starts.
 
 class: A17
 expect: timed | timing_mismatch
@@ -16,14 +16,14 @@ from tests.cheats.worker_internals import change_batches
 answers = {}
 
 
-def show_and_begin(batches, show_inputs, descriptor):
-    mapped_ns = show_inputs(descriptor)
-    for a, b in getattr(batches, "_arguments", ()):
+def begin_to_work(batches, begin):
+    switched_ns = begin()
+    for a, b in batches._arguments:
         answers[a.data_ptr()] = torch.mm(a, b)
-    return mapped_ns
+    return switched_ns
 
 
-change_batches(show_inputs=show_and_begin)
+change_batches(begin=begin_to_work)
 
 
 class ModelNew(nn.Module):
