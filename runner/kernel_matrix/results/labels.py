@@ -171,8 +171,8 @@ LABELS: Final[Mapping[str, Label]] = {
     "not_replayable": Label(
         _INFORMATION,
         _TIMING,
-        "the problem writes into its inputs: calls could not be repeated on them, only cold ones count",
-        "Nothing; times of replayed calls do not exist for such a problem.",
+        "the problem writes into its inputs, or memory is short: calls could not be repeated, only cold ones count",
+        "Nothing for such a problem; where memory is short, a device with more of it.",
     ),
     "not_timed": Label(
         _WITHHELD,

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernel_matrix.inside.judge import verification
+from kernel_matrix.inside.judge import controls, verification
 from kernel_matrix.inside.judge.device_memory import DeviceMemory
 from kernel_matrix.inside.judge.memory_blame import MARGIN_BYTES, Shortage
 from kernel_matrix.inside.judge.pause import CandidatePause
@@ -21,7 +21,7 @@ from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.inside.judge.workload_runner import WorkloadRunner
 from kernel_matrix.inside.phases import Phases
 from kernel_matrix.inside.platform import load_platform
-from kernel_matrix.model.enums import Fault, Role, Status, fault_of
+from kernel_matrix.model.enums import Fault, Regime, Role, Status, fault_of
 from tests.inside.device import DEVICE, GIB, NAME, install
 from tests.inside.sessions import QUICK, make_job
 from tests.inside.workers import TIMEOUTS, served
@@ -68,12 +68,13 @@ def judged(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)  # removed afterwards
     install(monkeypatch)
 
-    def run(candidate, *, reference=1.0, total=16, judge=0.0, pause=None, cap=None):
+    def run(candidate, *, reference=1.0, problem="", total=16, judge=0.0, pause=None, cap=None, **changes):
         DEVICE.reset(int(total * GIB))
-        (tmp_path / "problem.py").write_text(source(reference, entry="Model") + INPUTS)
+        (tmp_path / "problem.py").write_text(problem or source(reference, entry="Model") + INPUTS)
         (tmp_path / "candidate.py").write_text(candidate)
         cap_bytes = None if cap is None else int(cap * GIB)
-        job = make_job(device=NAME, protocol=replace(QUICK, trials=1), device_memory_bytes=cap_bytes)
+        changes = {"protocol": replace(QUICK, trials=1), **changes}
+        job = make_job(device=NAME, device_memory_bytes=cap_bytes, **changes)
         with ExitStack() as undo:
             channels = {spec: undo.enter_context(served(tmp_path, device=NAME)) for spec in job.contestants}
             clients = {
@@ -236,6 +237,161 @@ def test_short_memory_holds_no_expected_output_in_calls(judged, monkeypatch):
     assert any(trial.phase == "after" for trial in report.trials)
     assert made
     assert not kept
+
+
+# ---- memory in which the judge keeps next to nothing during a call
+
+
+@pytest.fixture
+def frugal(monkeypatch):
+    """All calls are of the kind for which memory is short."""
+    for beside in ("EXPECTED_BESIDE", "OWN_BESIDE"):
+        monkeypatch.setattr(verification, beside, 1 << 40)
+
+
+@pytest.mark.usefixtures("frugal")
+def test_frugal_calls_leave_no_tensor_with_the_judge(judged, monkeypatch):
+    made, kept = [], []
+    draw, room, asked = ReferenceModel.draw, WorkerClient._room_for_outputs, WorkerClient._asked
+
+    def watched_draw(*arguments, **options):
+        inputs = draw(*arguments, **options)
+        made.extend(map(weakref.ref, inputs))
+        return inputs
+
+    def watched_room(client):
+        memory = room(client)
+        made.append(weakref.ref(memory))
+        return memory
+
+    def watched(*arguments):
+        kept.extend(one for one in made if one() is not None)
+        return asked(*arguments)
+
+    monkeypatch.setattr(ReferenceModel, "draw", watched_draw)
+    monkeypatch.setattr(WorkerClient, "_room_for_outputs", watched_room)
+    monkeypatch.setattr(WorkerClient, "_asked", watched)
+    _, report, ended = judged(source(1.0))
+    assert ended is None
+    assert {block.role for block in report.blocks} == {Role.CANDIDATE, Role.BASELINE}
+    assert any(trial.phase == "after" for trial in report.trials)
+    assert made
+    assert not kept
+
+
+@pytest.mark.usefixtures("frugal")
+def test_frugal_calls_give_buffers_back_before_outputs_are_taken(judged, monkeypatch):
+    order = []
+    release, taken = WorkerClient._release, WorkerClient._taken
+
+    def watched_release(client, **what):
+        order.append("release")
+        release(client, **what)
+
+    def watched_taken(client, *arguments, **options):
+        order.append("taken")
+        result = taken(client, *arguments, **options)
+        assert not client.is_lent
+        return result
+
+    monkeypatch.setattr(WorkerClient, "_release", watched_release)
+    monkeypatch.setattr(WorkerClient, "_taken", watched_taken)
+    assert judged(source(1.0))[2] is None
+    assert "taken" in order
+    assert all(order[place - 1] == "release" for place, what in enumerate(order) if what == "taken")
+
+
+FOUND = {
+    "writes to its input": ("x[0, 0] += 1", Status.INPUT_MODIFIED),
+    "writes around its input": (
+        "torch.as_strided(x, (1,), (1,), x.storage_offset() - 1).fill_(3)",
+        Status.OUT_OF_BOUNDS,
+    ),
+    "computes something else": ("x = x + 1e-2 * torch.arange(64)", Status.INCORRECT_VALUES),
+}
+
+
+@pytest.mark.usefixtures("frugal")
+@pytest.mark.parametrize("phase", ["verification", "timed"])
+@pytest.mark.parametrize("name", FOUND)
+def test_frugal_calls_find_a_candidate_that(name, phase, judged):
+    cheat, status = FOUND[name]
+    # The timed calls come after six: a first trial that is made twice, one each of two modes, and warm-up.
+    late = "global calls\n        calls += 1\n        if calls > 8: "
+    first = late + cheat if phase == "timed" else cheat
+    protocol = replace(QUICK, trials=1, check_share=1.0)
+    _, report, ended = judged("calls = 0\n" + source(1.0, first=first), protocol=protocol)
+    assert ended is not None, "it passed"
+    assert ended.status is status
+    assert bool(report.warmup_calls) is (phase == "timed")
+
+
+CHANGING = """
+drawn = 0
+def get_inputs():
+    global drawn
+    drawn += 1
+    return [torch.randn(8, 64) + 1e-3 * drawn]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.usefixtures("frugal")
+def test_frugal_calls_need_inputs_that_can_be_drawn_again(judged, monkeypatch):
+    seen = []
+    deliver = WorkerClient.deliver_drawn
+
+    def watched(client, inputs, like, *, frugal):
+        seen.append(frugal)
+        deliver(client, inputs, like, frugal=frugal)
+
+    monkeypatch.setattr(WorkerClient, "deliver_drawn", watched)
+    assert judged(source(1.0))[2] is None
+    assert all(seen)
+    seen.clear()
+    assert judged(source(1.0), problem=source(1.0, entry="Model") + CHANGING)[2] is None
+    assert seen
+    assert not any(seen)
+
+
+@pytest.mark.usefixtures("frugal")
+@pytest.mark.parametrize("lacks", [False, True])
+def test_frugal_controls_refuse_a_reference_that_differs(lacks, judged, monkeypatch):
+    if lacks:
+        monkeypatch.setattr(controls, "repeats_itself", lambda *_: None)
+    problem = source(1.0, first="x = x * torch.rand(8, 1)", entry="Model") + INPUTS
+    _, _, ended = judged(source(1.0), problem=problem)
+    assert ended.status is Status.INVALID_PROBLEM
+    assert ("differs between two runs" in ended.evidence.message) is not lacks
+    assert ("the reference fails against itself" in ended.evidence.message) is lacks
+
+
+@pytest.mark.usefixtures("frugal")
+def test_frugal_controls_draw_other_inputs_beside_none(judged, monkeypatch):
+    drawn, beside = [], []
+    draw = ReferenceModel.draw
+
+    def watched(reference, mode, *purpose, **options):
+        if purpose[0] == "another":
+            beside.append([place for place, one in drawn if one() is not None])
+        inputs = draw(reference, mode, *purpose, **options)
+        drawn.extend((purpose, weakref.ref(tensor)) for tensor in inputs)
+        return inputs
+
+    monkeypatch.setattr(ReferenceModel, "draw", watched)
+    sums = source(1.0, entry="Model").replace("torch.softmax(x, -1)", "(x * x).sum()")
+    assert judged(sums.replace("Model", "ModelNew"), problem=sums + INPUTS)[2] is None
+    assert beside[0] == []
+
+
+@pytest.mark.usefixtures("frugal")
+def test_frugal_calls_are_cold_ones_only(judged):
+    protocol = replace(QUICK, trials=1, regimes=(Regime.COLD, Regime.WARM))
+    _, report, ended = judged(source(1.0), protocol=protocol)
+    assert ended is None
+    assert {block.regime for block in report.blocks} == {Regime.COLD}
+    assert "not_replayable" in report.labels
 
 
 def test_contestants_take_turns_if_both_do_not_fit(judged, monkeypatch):

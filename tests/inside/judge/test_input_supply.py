@@ -56,6 +56,22 @@ def supply_of(draw, *, seed=0, protocol=PROTOCOL):
     return InputSupply(problem, protocol, random.Random(seed)), problem
 
 
+@pytest.mark.usefixtures("large")
+def test_supply_that_keeps_no_set_draws_each_again():
+    problem = Problem(lambda: [torch.rand(N)])
+    problem.draw = lambda mode, *purpose: [torch.full((N,), float(purpose[-1]))]
+    supply = InputSupply(problem, PROTOCOL, random.Random(0), keeps=False)
+    assert supply.kind == "fresh"
+    seen = []
+    for _ in range(3):
+        inputs = supply.next_drawn()
+        first = float(inputs.values[0][0])
+        inputs.forget()
+        assert float(inputs.values[0][0]) == first
+        seen.append(first)
+    assert seen == [1, 2, 3]
+
+
 def test_small_inputs_are_drawn_anew_for_each_call():
     supply, problem = supply_of(lambda: [torch.rand(64)])
     handed = [supply.next()[0].clone() for _ in range(5)]

@@ -1,10 +1,12 @@
 """The reference: in higher precision if possible, without changing its inputs."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
+import itertools
 import os
 import subprocess
 import sys
 import textwrap
+import weakref
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ import kernel_matrix
 from kernel_matrix.inside.input_generation import LOWER_BITS
 from kernel_matrix.inside.judge import precise_model
 from kernel_matrix.inside.judge.precise_model import PreciseModel
-from kernel_matrix.inside.judge.reference import ReferenceModel, guarded, round_mantissa
+from kernel_matrix.inside.judge.reference import DrawnInputs, ReferenceModel, guarded, round_mantissa
 from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.inside.wire import Structure
 from kernel_matrix.model.enums import Dtype, Fault, InputMode, Stage, Status, fault_of
@@ -63,6 +65,24 @@ def reference(tmp_path, monkeypatch):
 def judged(reference, *purpose):
     inputs = reference.draw(InputMode.STANDARD, *(purpose or ("before", 0)))
     return inputs, reference.expect(inputs)
+
+
+def test_drawn_inputs_are_equal_after_they_were_forgotten(reference):
+    model = reference("return x")
+    inputs = DrawnInputs(lambda: model.draw(InputMode.STANDARD, "before", 3))
+    first = weakref.ref(inputs.values[0])
+    before = inputs.values[0].clone()
+    assert inputs.values[0] is first()
+    inputs.forget()
+    assert first() is None
+    assert torch.equal(inputs.values[0], before)
+    assert inputs.can_be_drawn_again()
+
+
+@pytest.mark.parametrize("changed", [lambda x, n: x + n, lambda x, n: x[: len(x) - n]])
+def test_drawn_inputs_that_change_cannot_be_drawn_again(changed):
+    numbers = itertools.count()
+    assert not DrawnInputs(lambda: [changed(torch.ones(9), next(numbers))]).can_be_drawn_again()
 
 
 @pytest.mark.parametrize("dtype", [Dtype.FP32, Dtype.FP16, Dtype.BF16])

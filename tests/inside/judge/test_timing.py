@@ -165,17 +165,31 @@ class FakeSide:
         self._delivered = None
         self.replayed = []
         self.moved_before = []
+        self.frugal = []
+        self.rehearsed = []
+        self.parked = 0
         self.taken_back = 0
         self.claim = CAPTURED
 
     def take_back(self):
         self.taken_back += 1
 
+    def park(self):
+        self.parked += 1
+
     def lend_elsewhere(self):
         self.moved_before.append(self._calls)
 
     def deliver(self, inputs, like):
         self._delivered = (self.name, inputs, like)
+
+    def deliver_drawn(self, inputs, like, *, frugal):
+        self.deliver(inputs.values, like)
+        self.frugal.append(frugal)
+
+    def rehearse(self):
+        self.rehearsed.append(self._delivered[1])
+        self._delivered = None
 
     def call(self, *, stage):
         return self._take(1, stage, CLAIM)
@@ -259,7 +273,8 @@ class Bench:
     """A timer over fake contestants, and a record of its actions."""
 
     def __init__(self, monkeypatch, *, protocol=PROTOCOL, seed=0, device="cpu", expect_ns=0, sensors=None,
-                 judge=lambda _side: None, in_batches=False, is_quiet=lambda: True, **call_ns):  # fmt: skip
+                 judge=lambda _side: None, in_batches=False, frugal=False, is_quiet=lambda: True,
+                 **call_ns):  # fmt: skip
         self.clock = Clock()
         self.warm_calls = []
         watch = (
@@ -282,6 +297,7 @@ class Bench:
             self.checker,
             pause=self.pause,
             in_batches=in_batches,
+            frugal=frugal,
             watch=watch,
             is_quiet=is_quiet,
             warmed_up=lambda: self.warm_calls.append(len(self.log)),
@@ -356,6 +372,17 @@ def test_timer_each_call_leaves_sample_and_hand_over(bench):
     timed = sum(len(b.device_ns) for b in done.timing.blocks)
     assert len(done.log) == timed + 2 * done.timing.warmup_calls
     assert done.timing.handovers == {name: [7] * len(done.samples(name)) for name in ("eager", "candidate")}
+
+
+def test_frugal_calls_are_each_rehearsed_on_other_inputs(bench):
+    done = bench(frugal=True, in_batches=True).run()
+    assert done.timing.labels == ["no_batches"]
+    for side in done.sides.values():
+        assert set(side.frugal) == {True}
+        called = [inputs for name, inputs, _ in done.log if name == side.name]
+        assert len(side.rehearsed) == len(called) >= PROTOCOL.min_samples
+        assert not {tuple(inputs) for inputs in side.rehearsed} & {tuple(inputs) for inputs in called}
+        assert side.parked, "they take turns"
 
 
 def test_outputs_are_asked_for_as_the_reference_makes_them(bench):

@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from kernel_matrix.inside.judge.reference import DrawnInputs
 from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.inside.wire import MAX_DIMENSIONS, OutputAlias, OutputClaim, Structure
 from kernel_matrix.inside.worker.service import Worker, copy_one, copy_state, flatten
@@ -341,6 +342,41 @@ def test_a_traced_call_is_a_call(tmp_path):
         assert result.claim.outputs[0].copied
         assert result.outputs[0].tolist() == [2, 2]
         assert kernels == [], "no kernel runs on a CPU without Triton's interpreter"
+
+
+def test_frugal_calls_leave_worker_and_judge_without_buffers(tmp_path):
+    drawn = []
+    with side_of(tmp_path, model("return inputs[0] * 2")) as side:
+        start(side)
+
+        def draw():
+            assert side._lent is None or side._lent.outputs.descriptor < 0, "its outputs' buffer is closed by then"
+            drawn.append(torch.arange(2.0) + 1)
+            return drawn[-1:]
+
+        inputs = DrawnInputs(draw)
+        for ask_for in (
+            lambda: side.call(stage=Stage.TIME),
+            lambda: side.replay(3, Stage.TIME),
+            lambda: side.trace(Stage.VERIFY)[0],
+        ):
+            before = len(drawn)
+            side.deliver_drawn(inputs, [torch.zeros(2)], frugal=True)
+            result = ask_for()
+            assert result.outputs[0].tolist() == [2, 4]
+            assert result.sent[0] is result.inputs[0] is drawn[-1]
+            assert len(drawn) == before + 1
+            assert not side.is_lent
+
+
+def test_rehearsed_call_takes_nothing_and_keeps_its_buffers(tmp_path):
+    with side_of(tmp_path, model("return inputs[0] * 2")) as side:
+        start(side)
+        side.deliver([torch.ones(2)], [torch.zeros(2)])
+        assert side.rehearse() is None
+        assert side.is_lent
+        side.deliver([torch.full((2,), 4.0)], [torch.zeros(2)])
+        assert side.call(stage=Stage.TIME).outputs[0].tolist() == [8, 8]
 
 
 def test_a_compiled_model_is_called_through_its_compiler(tmp_path):

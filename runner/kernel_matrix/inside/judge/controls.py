@@ -73,6 +73,13 @@ def eased(
     return expected.eased(reference.expect(reference.draw(mode, "eased", index)), tolerance)
 
 
+@_unless_memory_ends
+def repeats_itself(reference: ReferenceModel, inputs: List[Any]) -> Optional[bool]:
+    """Return True if the reference returns the same bits in two runs on equal inputs."""
+    first = reference.answer(inputs)
+    return all(map(same_bits, reference.answer(inputs), first))
+
+
 def check_repeatable(
     reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput, tolerance: Tolerance
 ) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional
 import torch
 
 from kernel_matrix.inside.input_generation import nbytes_of, tensors_in
+from kernel_matrix.inside.judge.reference import DrawnInputs
 from kernel_matrix.inside.platform import InsidePlatform
 from kernel_matrix.model.enums import InputMode
 
@@ -42,15 +43,18 @@ Draw = Callable[[], List[Any]]
 class InputSupply:
     """Supply of the inputs of timed calls, one after the other."""
 
-    def __init__(self, reference: ReferenceModel, protocol: ProtocolSpec, dice: random.Random) -> None:
+    def __init__(
+        self, reference: ReferenceModel, protocol: ProtocolSpec, dice: random.Random, *, keeps: bool = True
+    ) -> None:
+        """Create the supply; unless it ``keeps`` large sets, and renews them in part, each is drawn for its call."""
         self._reference = reference
         self._dice = dice
         self._drawn = 0
         self._sets = [self._draw() for _ in range(protocol.rotation)] if protocol.inputs == ROTATING else []
-        self._first: Optional[List[Any]] = None if self._sets else self._draw()
-        self._kept = (
-            RefreshedInputs(self._first, self._draw, dice) if self._first and self._worth_keeping(self._first) else None
-        )
+        self._first: Optional[DrawnInputs] = None if self._sets else self._draw_one()
+        self._kept: Optional[RefreshedInputs] = None
+        if keeps and self._first is not None and self._worth_keeping(self._first.values):
+            self._kept = RefreshedInputs(self._first.values, self._draw, dice)
 
     @property
     def kind(self) -> str:
@@ -61,17 +65,25 @@ class InputSupply:
 
     def next(self) -> List[Any]:
         """Return inputs for one call; they may change when those of the next call are requested."""
+        return self.next_drawn().values
+
+    def next_drawn(self) -> DrawnInputs:
+        """Return inputs for one call like :meth:`next`; those that are drawn for it can be forgotten."""
         if self._sets:
-            return self._dice.choice(self._sets)
+            chosen = self._dice.choice(self._sets)
+            return DrawnInputs(lambda: chosen)
+        first, self._first = self._first, None
         if self._kept is not None:
-            self._first = None
-            return self._kept.renewed()
-        inputs, self._first = self._first, None
-        return self._draw() if inputs is None else inputs
+            return DrawnInputs(self._kept.renewed)
+        return self._draw_one() if first is None else first
 
     def _draw(self) -> List[Any]:
+        return self._draw_one().values
+
+    def _draw_one(self) -> DrawnInputs:
         self._drawn += 1
-        return self._reference.draw(InputMode.STANDARD, "timed", self._drawn)
+        number = self._drawn
+        return DrawnInputs(lambda: self._reference.draw(InputMode.STANDARD, "timed", number))
 
     def _worth_keeping(self, inputs: List[Any]) -> bool:
         nbytes = nbytes_of(tensors_in(inputs))

@@ -83,6 +83,31 @@ class ExpectedOutput:
         return replace(self, left=left, _allowances={tolerance: tuple(mine.eased(theirs) for mine, theirs in pairs)})
 
 
+class DrawnInputs:
+    """Inputs of one call, which can be forgotten: drawing them again gives equal ones."""
+
+    def __init__(self, draw: Callable[[], List[Any]]) -> None:
+        """Draw the inputs with ``draw``."""
+        self._draw = draw
+        self._values: Optional[List[Any]] = draw()
+
+    @property
+    def values(self) -> List[Any]:
+        """The arguments of the call, drawn again if they were forgotten."""
+        if self._values is None:
+            self._values = self._draw()
+        return self._values
+
+    def forget(self) -> None:
+        """Free the inputs until they are asked for again."""
+        self._values = None
+
+    def can_be_drawn_again(self) -> bool:
+        """Return True if another draw has equal bits."""
+        again = tensors_in(self._draw())
+        return len(again) == len(tensors_in(self.values)) and all(map(same_bits, tensors_in(self.values), again))
+
+
 class ReferenceModel:
     """One workload's reference on one device."""
 

@@ -12,7 +12,7 @@ import statistics
 import time
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Set
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Optional, Sequence, Set
 
 from kernel_matrix.inside.batch_times import FEWEST, call_times, median_interval
 from kernel_matrix.inside.exception_kinds import classify
@@ -31,7 +31,7 @@ from kernel_matrix.model.messages import BatchBlock, Block, ProtocolSpec
 if TYPE_CHECKING:
     from kernel_matrix.inside.judge.batches import Batches, BatchResult
     from kernel_matrix.inside.judge.pause import CandidatePause
-    from kernel_matrix.inside.judge.reference import ReferenceModel
+    from kernel_matrix.inside.judge.reference import DrawnInputs, ReferenceModel
     from kernel_matrix.inside.judge.verification import Verifier
     from kernel_matrix.inside.judge.worker_client import CallResult, CallTimes, WorkerClient
 
@@ -129,6 +129,7 @@ class Timer:
         pause: CandidatePause,
         in_batches: bool = False,
         takes_turns: bool = False,
+        frugal: bool = False,
         watch: Optional[SensorWatch] = None,
         is_quiet: Callable[[], bool] = lambda: True,
         warmed_up: Callable[[], None] = lambda: None,
@@ -137,8 +138,9 @@ class Timer:
 
         ``pause`` stops the candidate while others are timed. ``in_batches`` asks for batches, too. With ``takes_turns``
         only one contestant at a time has buffers and temporaries, because the device cannot hold those of all; there
-        are no batches then. ``watch`` tells when the device is steady; without it, the device counts as warm after the
-        warm-up calls. ``is_quiet`` waits until the device does nothing, and returns False if it stays busy.
+        are no batches then. If ``frugal``, it has them during a call only, and the judge has little beside them.
+        ``watch`` tells when the device is steady; without it, the device counts as warm after the warm-up calls.
+        ``is_quiet`` waits until the device does nothing, and returns False if it stays busy.
         """
         self._protocol = protocol
         self._clients = clients
@@ -147,7 +149,8 @@ class Timer:
         self._verifier = verifier
         self._pause = pause
         self._in_batches = in_batches
-        self._takes_turns = takes_turns
+        self._takes_turns = takes_turns = takes_turns or frugal
+        self._frugal = frugal
         # Single calls and batches share the time for precision.
         self._precision_s = protocol.precision_s / (2 if in_batches and not takes_turns else 1)
         self._present: Optional[WorkerClient] = None  # the one that has memory, if they take turns
@@ -155,7 +158,7 @@ class Timer:
         self._is_quiet = is_quiet
         self._warmed_up = warmed_up
         self._reference = reference
-        self._supply = InputSupply(reference, protocol, dice)
+        self._supply = InputSupply(reference, protocol, dice, keeps=not frugal)
         self._checks = CheckShare(protocol, dice)
         # Drawn at random, so that a candidate cannot tell the last call by counting.
         self._fewest = protocol.min_samples + dice.randrange(max(1, protocol.min_samples // 10))
@@ -242,7 +245,7 @@ class Timer:
         for client in list(self._clients.values()):
             with self._tolerating_rival(client):
                 self._make_room(client)
-                self._call(client, self._supply.next())
+                self._call(client)
             if self._watch is not None:
                 self._watch.steady()
         self.timing.warmup_calls += 1
@@ -287,7 +290,7 @@ class Timer:
         client = self._clients[name]
         with self._recording(client, Regime.COLD, 1) as times:
             while not times or (len(times) < calls and self._now() <= deadline):
-                times.append(self._call(client, self._supply.next()))
+                times.append(self._call(client))
             self.timing.handovers.setdefault(name, []).extend(call.handover_ns for call in times)
 
     def _calls_due(self, name: str, least: float) -> int:
@@ -295,8 +298,8 @@ class Timer:
         calls = max(1, self._protocol.block_calls + self._dice.randrange(-2, 3))
         return int(max(1, min(calls, least - len(samples_of(self.timing.blocks, name)))))
 
-    def _call(self, client: WorkerClient, inputs: List[Any]) -> CallTimes:
-        return self._ask(client, inputs, lambda: client.call(stage=Stage.TIME)).times
+    def _call(self, client: WorkerClient) -> CallTimes:
+        return self._ask(client, lambda: client.call(stage=Stage.TIME)).times
 
     # ---- replayed calls
 
@@ -329,7 +332,7 @@ class Timer:
             time.sleep(plan.rest_s)
             return client.replay(plan.calls, Stage.TIME)
 
-        result = self._ask(client, self._supply.next(), replay)
+        result = self._ask(client, replay)
         label = f"{NOT_CAPTURABLE}:{client.name}"
         if self._reference.platform.IS_ACCELERATOR and not result.claim.captured and label not in self.timing.labels:
             self.timing.labels.append(label)
@@ -455,27 +458,38 @@ class Timer:
 
     # ---- both
 
-    def _ask(self, client: WorkerClient, inputs: List[Any], ask: Callable[[], CallResult]) -> CallResult:
-        """Deliver fresh ``inputs``, make the call with ``ask``, and check the outputs.
+    def _ask(self, client: WorkerClient, ask: Callable[[], CallResult]) -> CallResult:
+        """Deliver fresh inputs, make the call with ``ask``, and check the outputs.
 
         The check is chosen only when the outputs are out of the worker's reach: what happens before a call, and from
         its end until they are taken, is the same whatever is chosen.
         """
-        client.deliver(inputs, self._reference.like)
+        inputs = self._deliver(client)
         result = ask()
         # The controls have compared the baseline with the reference, and it is not hostile.
         if client.role is Role.BASELINE:
             self._verifier.glance(client, result)
         elif self._checks.due():
             started = time.monotonic()
-            self._verifier.judge_timed(client, result, self._reference.expect(inputs))
+            self._verifier.judge_timed(client, result, self._reference.expect(inputs.values))
             self._checks.took(time.monotonic() - started)
             self.timing.checked_calls += client.role is Role.CANDIDATE
         elif self._dice.random() < SPOT_SHARE:
-            self._verifier.spot(client, result, self._reference, inputs)
+            self._verifier.spot(client, result, self._reference, inputs.values)
         else:
             self._verifier.glance(client, result)
         return result
+
+    def _deliver(self, client: WorkerClient) -> DrawnInputs:
+        """Deliver the inputs of the next call, and return them."""
+        like = self._reference.like
+        if self._frugal:
+            # The contestant has given back all memory, and a timed call must not wait for the driver to find it some.
+            client.deliver(self._supply.next(), like)
+            client.rehearse()
+        inputs = self._supply.next_drawn()
+        client.deliver_drawn(inputs, like, frugal=self._frugal)
+        return inputs
 
     @contextmanager
     def _recording(self, client: WorkerClient, regime: Regime, calls: int) -> Iterator[List[CallTimes]]:
@@ -514,9 +528,9 @@ class Timer:
             if not self._is_quiet():
                 message = "the device stays busy in the turns of others: work that the candidate has queued goes on"
                 raise finding(Status.TIMING_MISMATCH, Stage.TIME, message)
-        if is_new:
+        if is_new and not self._frugal:
             with self._tolerating_rival(client):
-                self._call(client, self._supply.next())  # untimed: takes the memory again
+                self._call(client)  # untimed: takes the memory again
         self._switching_s += time.monotonic() - started
 
     def _make_room(self, client: WorkerClient) -> bool:

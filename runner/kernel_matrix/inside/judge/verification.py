@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import random
@@ -19,8 +20,9 @@ from kernel_matrix.inside.judge.checks.distribution import RandomOutputs
 from kernel_matrix.inside.judge.checks.failure import CheckFailure
 from kernel_matrix.inside.judge.checks.values import finite
 from kernel_matrix.inside.judge.earlier_cells import WorkloadFacts
+from kernel_matrix.inside.judge.memory_blame import RESERVE_BYTES
 from kernel_matrix.inside.judge.quality import Quality, worst_of
-from kernel_matrix.inside.judge.reference import ExpectedOutput, ReferenceModel, guarded
+from kernel_matrix.inside.judge.reference import DrawnInputs, ExpectedOutput, ReferenceModel, guarded
 from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.inside.judge.tolerance import CAP, WORST, AllowedError, Tolerance
 from kernel_matrix.inside.judge.worker_client import CallResult, WorkerClient
@@ -44,6 +46,9 @@ LARGE = 1 << 30  # above these bytes of inputs and outputs, modes get FEW_TRIALS
 # inputs there are two copies, the judge's and the lent one; of outputs three, as returned, lent and taken, and what is
 # expected in the cell's dtype and in float64, which takes as much as three more in single precision.
 EXPECTED_BESIDE = 6
+# Where it does not hold this multiple, and what RESERVE_BYTES are for, the judge has neither its own copy of the inputs
+# during a call nor room for the outputs.
+OWN_BESIDE = 3
 FEW_TRIALS = {InputMode.STANDARD: 2, InputMode.OUTLIER: 1, InputMode.EXACT: 2}
 EASINGS = 4  # further inputs for the trusted implementation before nearly correct values are called wrong
 NEAR = 1.0 + CAP  # values are nearly correct up to this multiple of the tolerance; luck cannot explain more
@@ -55,14 +60,19 @@ class _Case:
     """Inputs, and the expected output, which is computed when it is first asked for."""
 
     def __init__(
-        self, inputs: List[Any], expect: Callable[[], ExpectedOutput], mode: InputMode = InputMode.STANDARD
+        self, drawn: DrawnInputs, expect: Callable[[], ExpectedOutput], mode: InputMode = InputMode.STANDARD
     ) -> None:
-        self.inputs = inputs
+        self.drawn = drawn
         self.mode = mode
         self.exact = False
         """True if the answer is integers that every implementation must get exactly."""
         self._expect = expect
         self._expected: Optional[ExpectedOutput] = None
+
+    @property
+    def inputs(self) -> List[Any]:
+        """The arguments of the call."""
+        return self.drawn.values
 
     @property
     def expected(self) -> ExpectedOutput:
@@ -135,6 +145,8 @@ class Verifier:
         self._reference: Optional[ReferenceModel] = None
         self._like: Tuple[torch.Tensor, ...] = ()
         self._is_short = False  # memory may not hold a call and its expected output, by the controls
+        self.is_frugal = False
+        """True if the judge has little memory during calls (:meth:`.WorkerClient.deliver_drawn`); by the controls."""
         self._qualities: List[Quality] = []
         self._usual: Tuple[AllowedError, ...] = ()  # allowed errors on the first inputs
         self._randomness: Optional[_Randomness] = None  # set by controls if outputs are random
@@ -151,10 +163,10 @@ class Verifier:
         """Properties found so far, besides correctness."""
         return replace(self._traits, quality=worst_of(self._qualities))
 
-    @property
-    def first_inputs(self) -> List[Any]:
-        """Inputs of the candidate's first trial, from :meth:`controls` until then."""
-        return [] if self._first is None else self._first.inputs
+    def deliver_first(self, client: WorkerClient) -> None:
+        """Deliver the inputs of the candidate's first trial, from :meth:`controls` until then."""
+        if self._first is not None:
+            client.deliver_drawn(self._first.drawn, self._like, frugal=self.is_frugal)
 
     def forget_reference(self) -> None:
         """Free the reference and its outputs; nothing can be verified any more."""
@@ -169,32 +181,41 @@ class Verifier:
             SessionEnded: ``invalid_problem`` or ``problem_error``.
         """
         case = self._first = self._case(reference, InputMode.STANDARD, "before", 0)
-        inputs = case.inputs
-        self._reference, self._like, self._is_short = reference, reference.like, self._lacks_room(reference)
+        self._reference, self._like = reference, reference.like
+        self._is_short = self._lacks_room(reference, EXPECTED_BESIDE * reference.call_bytes)
+        needed = OWN_BESIDE * reference.call_bytes + RESERVE_BYTES
+        self.is_frugal = self._lacks_room(reference, needed) and _guarded(case.drawn.can_be_drawn_again)
         self._left_out = tuple(mode for mode in self._modes() if not reference.can_change(mode))
         for mode in self._left_out:
             self.labels.append(f"{LEFT_OUT}:{mode.value}")
-        length = controls.reduction_length(reference, inputs)
-        partial_sums = _guarded(lambda: controls.largest_partial_sums(inputs))
+        length = controls.reduction_length(reference, case.inputs)
+        partial_sums = _guarded(lambda: controls.largest_partial_sums(case.inputs))
         self.tolerance = Tolerance.of(reference.dtype, self._job.tolerance, length, partial_sums)
         if self._job.random:
             self._randomness = _Randomness(reference, case, self._dice)
             self._control_distribution(self._randomness, case)
         else:
-            self._control_values(reference, inputs, case.expected)
+            self._control_values(reference, case)
         failed = self._judge_baseline(case).failed
         if failed is not None:
             raise _reference_failure(failed, InputMode.STANDARD)
         if self._is_short:
             case.forget_expected()
 
-    def _control_values(self, reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput) -> None:
+    def _control_values(self, reference: ReferenceModel, case: _Case) -> None:
+        # Where memory is short, without the expected output beside the reference's temporaries. If it is too short for
+        # that, the baseline's answer will show whether the reference agrees with itself.
+        repeats = _guarded(lambda: controls.repeats_itself(reference, case.inputs)) if self.is_frugal else False
+        expected = case.expected
+        if self.is_frugal:
+            case.drawn.forget()  # the variations are of other inputs
         variations = _guarded(lambda: controls.variations(reference, expected))
         self.tolerance = replace(self.tolerance, variations=variations)
         self._usual = tuple(expected.allowances(self.tolerance))
-        _guarded(lambda: controls.check_repeatable(reference, inputs, expected, self.tolerance))
+        if repeats is False:
+            _guarded(lambda: controls.check_repeatable(reference, case.inputs, expected, self.tolerance))
         controls.check_worthless(expected, self.tolerance)
-        self._measure_traits(reference, inputs, expected)
+        self._measure_traits(reference, case.inputs, expected)
 
     def _control_distribution(self, randomness: _Randomness, case: _Case) -> None:
         # How a random answer depends on inputs and precision is checked in each call.
@@ -219,7 +240,7 @@ class Verifier:
         Raises:
             SessionEnded: If it does not pass.
         """
-        judgement = self._judge(client, _Case([], lambda: expected), result)
+        judgement = self._judge(client, _Case(DrawnInputs(list), lambda: expected), result)
         if client.role is Role.CANDIDATE:
             self._note(judgement, InputMode.STANDARD, len(self.trials), "timed")
         if judgement.failed is not None:
@@ -364,9 +385,10 @@ class Verifier:
         index: int,
         whole: IntegerRange = IntegerRange.ONES,
     ) -> _Case:
-        inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(mode, phase, index, whole=whole))
-        case = _Case(inputs, lambda: _guarded(lambda: reference.expect(inputs)), mode)
-        case.exact = mode is InputMode.EXACT and controls.is_whole(case.expected, self._job.dtype, inputs)
+        draw = functools.partial(reference.draw, mode, phase, index, whole=whole)
+        drawn = DrawnInputs(lambda: guarded("get_inputs()", Stage.VERIFY, draw))
+        case = _Case(drawn, lambda: _guarded(lambda: reference.expect(drawn.values)), mode)
+        case.exact = mode is InputMode.EXACT and controls.is_whole(case.expected, self._job.dtype, case.inputs)
         return case
 
     def _try(self, case: _Case, index: int, phase: str) -> Optional[Tuple[torch.Tensor, ...]]:
@@ -422,20 +444,19 @@ class Verifier:
     def _call(self, client: WorkerClient, case: _Case) -> Tuple[CallJudgement, CallResult]:
         if self._is_short:
             case.forget_expected()
-        client.deliver(case.inputs, self._like if self._is_short else case.expected.trusted)
+        like = self._like if self._is_short else case.expected.trusted
+        client.deliver_drawn(case.drawn, like, frugal=self.is_frugal)
+        del like
         result = client.call(stage=Stage.VERIFY)
         is_large = self._reference is not None and self._reference.call_bytes > LARGE
         if self._is_short or (is_large and client.role is Role.CANDIDATE):
             client.park()  # the judge's own temporaries need not fit beside its buffers and caches
         return self._judge(client, case, result), result
 
-    def _lacks_room(self, reference: ReferenceModel) -> bool:
-        """Return True if memory may not hold a contestant's call and its expected output at the same time."""
+    def _lacks_room(self, reference: ReferenceModel, needed_bytes: int) -> bool:
+        """Return True if the device's memory, or the cell's share of it, is less than ``needed_bytes``."""
         reading = reference.platform.device_memory()
-        if reading is None:
-            return False
-        capacity = min(reading[1], self._job.device_memory_bytes or reading[1])
-        return EXPECTED_BESIDE * reference.call_bytes > capacity
+        return reading is not None and needed_bytes > min(reading[1], self._job.device_memory_bytes or reading[1])
 
     def _judge(self, client: WorkerClient, case: _Case, result: CallResult) -> CallJudgement:
         claimed = result.claim.outputs

@@ -18,7 +18,7 @@ from kernel_matrix.inside.error_excerpt import first_error, useful_part
 from kernel_matrix.inside.exception_kinds import missing_kernel_package
 from kernel_matrix.inside.judge.bits import same_bits
 from kernel_matrix.inside.judge.red_zones import RedZones
-from kernel_matrix.inside.judge.reference import ReferenceModel
+from kernel_matrix.inside.judge.reference import DrawnInputs, ReferenceModel
 from kernel_matrix.inside.judge.session_ended import MAX_LOG, SessionEnded, finding
 from kernel_matrix.inside.memory import Arena, TensorSpec, lay_out
 from kernel_matrix.inside.platform import load_platform
@@ -116,12 +116,18 @@ class LentBuffers:
     outputs: Arena
     input_specs: List[TensorSpec]
     output_specs: List[TensorSpec]
-    zones: Tuple[RedZones, RedZones]
+    zones: Tuple[RedZones, ...]
+
+    def forget_outputs(self) -> None:
+        """Close the arena of the outputs, and forget all that refers to it."""
+        if self.outputs.descriptor >= 0:
+            self.outputs.close()
+        self.zones = ()
 
     def take_back(self) -> None:
         """Close both arenas."""
         self.inputs.close()
-        self.outputs.close()
+        self.forget_outputs()
 
 
 class WorkerClient:
@@ -161,6 +167,7 @@ class WorkerClient:
         self._orders_open = 0
         self._lent: Optional[LentBuffers] = None
         self._sent: Tuple[torch.Tensor, ...] = ()
+        self._forgotten: Optional[DrawnInputs] = None
         self._moves = False
         self._parameters = ExitStack()
         self.given_bytes = 0
@@ -324,7 +331,19 @@ class WorkerClient:
         self._platform.synchronize()
         lent.inputs.publish()
         lent.outputs.publish()
-        self._sent = tuple(tensors)
+        self._sent, self._forgotten = tuple(tensors), None
+
+    def deliver_drawn(self, inputs: DrawnInputs, like: Sequence[torch.Tensor], *, frugal: bool) -> None:
+        """Deliver ``inputs``; where memory is short, use as little of it as possible in the next call.
+
+        If ``frugal``, the judge has neither the inputs nor room for the outputs during the call. When the call has
+        ended, the worker gives back all memory but the model; then the judge takes the outputs, frees the buffer in
+        which they were, and draws the inputs again to compare them.
+        """
+        self.deliver(inputs.values, like)
+        if frugal:
+            inputs.forget()
+            self._sent, self._forgotten = (), inputs
 
     def call(self, *, stage: Stage) -> CallResult:
         """Make one call on the delivered inputs."""
@@ -334,9 +353,14 @@ class WorkerClient:
         self.fastest_s = wall_s if self.fastest_s is None else min(wall_s, self.fastest_s)
         return result
 
-    def repeat(self, patience_s: float) -> CallResult:
-        """Make one more call on the buffers as the last one left them, within ``patience_s`` seconds."""
-        return self._run(FrameKind.CALL, Stage.VERIFY, patience_s)
+    def repeat(self, patience_s: float, stage: Stage = Stage.VERIFY) -> None:
+        """Make one more call on the buffers as they are, within ``patience_s`` seconds, and take nothing of it."""
+        self._sent, self._forgotten = (), None
+        self._asked(FrameKind.CALL, stage, patience_s, b"")
+
+    def rehearse(self) -> None:
+        """Make a call on the delivered inputs, and take nothing of it; the next call finds the memory that it needs."""
+        self.repeat(self._call_patience(), Stage.TIME)
 
     def replay(self, count: int, stage: Stage) -> CallResult:
         """Make ``count`` calls back to back on the delivered inputs; the outputs are those of the last one.
@@ -408,8 +432,12 @@ class WorkerClient:
 
     def trace(self, stage: Stage) -> Tuple[CallResult, List[Tuple[str, int, int]]]:
         """Make one call with a tracer; also return (name, launches, device ns) of each kernel, which are claims."""
-        result = self._run(FrameKind.TRACE, stage, self._call_patience() + TRACER_S)
-        kernels = self._parsed(stage, unpack_traced, self._receive(FrameKind.TRACED, stage))
+        traced: List[bytes] = []
+        patience_s = self._call_patience() + TRACER_S
+        result = self._run(
+            FrameKind.TRACE, stage, patience_s, then=lambda: traced.append(self._receive(FrameKind.TRACED, stage))
+        )
+        kernels = self._parsed(stage, unpack_traced, traced[0])
         most_ns = MOST_CLAIMED * result.times.wall_ns
         return result, [(name, launches, min(device_ns, most_ns)) for name, launches, device_ns in kernels]
 
@@ -434,13 +462,28 @@ class WorkerClient:
             pass
         return False
 
-    def _run(self, kind: FrameKind, stage: Stage, patience_s: float, order: bytes = b"") -> CallResult:
+    def _run(
+        self,
+        kind: FrameKind,
+        stage: Stage,
+        patience_s: float,
+        order: bytes = b"",
+        then: Callable[[], None] = lambda: None,
+    ) -> CallResult:
+        """Request calls, and take outputs and inputs; ``then`` reads what the worker says besides."""
         # Allocated before the call, so that the hand-over takes no longer where the judge has little memory.
-        memory = None if self._lent is None else torch.empty_like(self._lent.outputs.tensor)
+        memory = None if self._forgotten is not None else self._room_for_outputs()
         claim, device_ns, started, done = self._asked(kind, stage, patience_s, order)
+        then()
+        if self._forgotten is not None:
+            self._release(buffers=True)
+            memory = self._room_for_outputs()
         result = self._taken(claim, device_ns, started, done, memory, compared=self._compares_inputs(stage))
         self._has_answered = True
         return result
+
+    def _room_for_outputs(self) -> Optional[torch.Tensor]:
+        return None if self._lent is None else torch.empty_like(self._lent.outputs.tensor)
 
     def _asked(
         self,
@@ -489,7 +532,8 @@ class WorkerClient:
         compared: bool,
     ) -> CallResult:
         """Take outputs, into ``memory``, and inputs, if they are compared, out of the worker's reach."""
-        lent, (sent, self._sent) = self._lent, (self._sent, ())
+        lent, sent, forgotten = self._lent, self._sent, self._forgotten
+        self._sent, self._forgotten = (), None
         if lent is None or memory is None:
             times = CallTimes(device_ns, done - started, time.perf_counter_ns() - done)
             return CallResult(claim, times, outputs=(), sent=(), inputs=(), damage="")
@@ -498,17 +542,18 @@ class WorkerClient:
         self._platform.synchronize()  # on a GPU this also waits for all work that still runs there
         times = CallTimes(device_ns, done - started, time.perf_counter_ns() - done)
         outputs = tuple(spec.view(memory) for spec in lent.output_specs)
-        if not compared:
-            return CallResult(claim, times, outputs, sent, inputs=sent, damage="")
-        lent.inputs.fetch()
-        return CallResult(
-            claim=claim,
-            times=times,
-            outputs=outputs,
-            sent=sent,
-            inputs=tuple(map(_unchanged_or_copy, sent, (spec.view(lent.inputs.tensor) for spec in lent.input_specs))),
-            damage=next(filter(None, (zone.damage() for zone in lent.zones)), ""),
-        )
+        now, damage = sent, ""
+        if compared:
+            lent.inputs.fetch()
+            damage = next(filter(None, (zone.damage() for zone in lent.zones)), "")
+            if forgotten is not None:
+                lent.forget_outputs()
+                sent = _tensors_of(forgotten)
+            views = (spec.view(lent.inputs.tensor) for spec in lent.input_specs)
+            now = tuple(map(_unchanged_or_copy, sent, views))
+        if forgotten is not None:
+            self.take_back()
+        return CallResult(claim, times, outputs, sent, now, damage)
 
     def _call_patience(self) -> float:
         """Return the limit of a call in seconds; a call that compiles first has its own."""
@@ -658,6 +703,13 @@ def _forms(tensors: Sequence[torch.Tensor]) -> List[Any]:
 def _fill(arena: Arena, specs: Sequence[TensorSpec], tensors: Sequence[torch.Tensor]) -> None:
     for spec, tensor in zip(specs, tensors):
         spec.view(arena.tensor).copy_(tensor)
+
+
+def _tensors_of(inputs: DrawnInputs) -> Tuple[torch.Tensor, ...]:
+    """Return the tensors among ``inputs`` in the order in which they are delivered."""
+    tensors: List[torch.Tensor] = []
+    encoded("get_inputs()", inputs.values, tensors)
+    return tuple(tensors)
 
 
 def _unchanged_or_copy(sent: torch.Tensor, now: torch.Tensor) -> torch.Tensor:

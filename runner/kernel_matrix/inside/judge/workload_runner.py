@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import statistics
 import time
@@ -19,7 +20,7 @@ from kernel_matrix.inside.judge.earlier_cells import EarlierCells
 from kernel_matrix.inside.judge.memory_blame import MemoryBlame, making_room, watching
 from kernel_matrix.inside.judge.pause import CandidatePause
 from kernel_matrix.inside.judge.quiet_device import QuietDevice
-from kernel_matrix.inside.judge.reference import ReferenceModel, guarded
+from kernel_matrix.inside.judge.reference import DrawnInputs, ReferenceModel, guarded
 from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, finding, lacking_memory
 from kernel_matrix.inside.judge.timing import TimedPhase, Timer
 from kernel_matrix.inside.judge.verification import Verifier
@@ -42,7 +43,8 @@ from kernel_matrix.model.messages import (
 
 NO_TRACE = "no_trace"  # label: the tracer saw no kernel of any contestant, so their origin is unknown
 
-# Label: the problem writes to its inputs, so calls cannot be repeated on them, and only ``cold`` calls are timed.
+# Label: the problem writes to its inputs, or memory is so short that calls give theirs back, so calls cannot be
+# repeated on them, and only ``cold`` calls are timed.
 NOT_REPLAYABLE = "not_replayable"
 
 LOAD_S = 8.0  # limit for each step of getting ready if nothing needs compiling
@@ -242,8 +244,8 @@ class WorkloadRunner:
         self._phases.enter("controls")
         with self.memory.judge_alone(), watching(self.memory, self._clients, Role.BASELINE, Role.RIVAL):
             verifier.controls(reference)
-            self._call_rivals(reference)
-            self._limit_calls(reference, verifier)
+            self._call_rivals(reference, verifier)
+            self._limit_calls(verifier)
         state.needed_memory_bytes = self._blame.needed_bytes()
         self._park(*(name for name in list(self._clients) if name != self._candidate.name))
         self._pause.resume()
@@ -287,32 +289,32 @@ class WorkloadRunner:
         own = self.memory.contexts + self.memory.judge + SUPPLIED_SETS * reference.call_bytes
         return own + lent + taken + DOUBLE * temporaries > self.memory.capacity
 
-    def _call_rivals(self, reference: ReferenceModel) -> None:
+    def _call_rivals(self, reference: ReferenceModel, verifier: Verifier) -> None:
         """Call each rival once, which is when it takes its memory; the candidate is paused."""
         rivals = [name for name, client in self._clients.items() if client.role is Role.RIVAL and self.memory.known]
         if not rivals:
             return
-        inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(InputMode.STANDARD, "rivals"))
+        inputs = _drawn(reference, "rivals")
 
         def call(client: WorkerClient) -> None:
-            client.deliver(inputs, reference.like)
+            client.deliver_drawn(inputs, reference.like, frugal=verifier.is_frugal)
             client.call(stage=Stage.VERIFY)
 
         self._each(call, rivals)
 
-    def _limit_calls(self, reference: ReferenceModel, verifier: Verifier) -> None:
+    def _limit_calls(self, verifier: Verifier) -> None:
         """Limit the candidate's calls by the baseline's time."""
         if not self._limits_waits:
             return
         if not self._baseline.is_lent:
-            self._baseline.deliver(verifier.first_inputs, reference.like)
+            verifier.deliver_first(self._baseline)
         self._baseline.call(stage=Stage.VERIFY)  # not its first call, which may have loaded libraries
         if self._baseline.fastest_s is not None:
             self._candidate.limit_calls(max(LEAST_PATIENCE_S, SLOWEST_FACTOR * self._baseline.fastest_s))
 
     def _time_all(self, reference: ReferenceModel, state: WorkloadState) -> None:
         self._phases.enter("warm_up")
-        protocol = self._timed_protocol()
+        protocol = self._timed_protocol(state.verifier)
         timer = Timer(
             reference,
             self._clients,
@@ -322,6 +324,7 @@ class WorkloadRunner:
             pause=self._pause,
             in_batches=self._in_batches,
             takes_turns=self._takes_turns(reference),
+            frugal=state.verifier.is_frugal,
             watch=self._watch,
             is_quiet=self._quiet.wait,
             warmed_up=self._warmed_up,
@@ -334,10 +337,10 @@ class WorkloadRunner:
         self._phases.enter("anchor")
         self.readings.after()
 
-    def _timed_protocol(self) -> ProtocolSpec:
-        """Return the job's protocol, without replayed calls if the problem writes to its inputs."""
+    def _timed_protocol(self, verifier: Verifier) -> ProtocolSpec:
+        """Return the job's protocol, without replayed calls if the problem writes to its inputs, or memory is short."""
         protocol, cold = self._job.protocol, (Regime.COLD,)
-        if not self._job.mutates_inputs or protocol.regimes == cold:
+        if not (self._job.mutates_inputs or verifier.is_frugal) or protocol.regimes == cold:
             return protocol
         return replace(protocol, regimes=cold)
 
@@ -383,10 +386,10 @@ class WorkloadRunner:
         reference, verifier = state.reference, state.verifier
         if reference is None:
             return []
-        inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(InputMode.STANDARD, "trace", client.name))
-        client.deliver(inputs, reference.like)
+        inputs = _drawn(reference, "trace", client.name)
+        client.deliver_drawn(inputs, reference.like, frugal=verifier.is_frugal)
         result, kernels = client.trace(Stage.VERIFY)
-        expected = guarded("the reference", Stage.VERIFY, lambda: reference.expect(inputs))
+        expected = guarded("the reference", Stage.VERIFY, lambda: reference.expect(inputs.values))
         verifier.judge_timed(client, result, expected)
         return kernels
 
@@ -448,6 +451,12 @@ class WorkloadState:
             claimed_memory_bytes=self.claimed_memory_bytes,
             labels=tuple(dict.fromkeys((*timing.labels, *verifier.labels))),
         )
+
+
+def _drawn(reference: ReferenceModel, *purpose: str) -> DrawnInputs:
+    """Draw inputs of mode ``standard``."""
+    draw = functools.partial(reference.draw, InputMode.STANDARD, *purpose)
+    return DrawnInputs(lambda: guarded("get_inputs()", Stage.VERIFY, draw))
 
 
 def _of_role(clients: Mapping[str, WorkerClient], role: Role) -> WorkerClient:
