@@ -205,7 +205,7 @@ class FakeSide:
             self._log.append(self._delivered)
             sent = tuple(self._delivered[1])
         self._delivered = None
-        self.calls_while_paused.append(self._pause.paused)
+        self.calls_while_paused.append(self._pause.is_paused)
         self._calls += 1
         took = self._call_ns(self._calls) * count
         self._clock.ns += took
@@ -222,7 +222,7 @@ class FakePause:
     works = True
 
     def __init__(self, clock):
-        self.paused = False
+        self.is_paused = False
         self.takes_s = 0.0
         self._clock = clock
 
@@ -240,9 +240,9 @@ class FakePause:
         self._change(paused=False)
 
     def _change(self, *, paused):
-        if self.paused != paused:
+        if self.is_paused != paused:
             self._clock.sleep(self.takes_s)
-            self.paused = paused
+            self.is_paused = paused
 
 
 class Checker:
@@ -614,7 +614,7 @@ def test_timer_candidate_runs_in_its_own_blocks_only(bench):
     for name, side in done.sides.items():
         assert not any(side.calls_while_paused[:warm]), "all contestants warm up in turn"
         assert set(side.calls_while_paused[warm:]) == {name != "candidate"}
-    assert not done.pause.paused
+    assert not done.pause.is_paused
 
 
 def test_timer_wrong_call_leaves_candidate_running(bench):
@@ -624,7 +624,7 @@ def test_timer_wrong_call_leaves_candidate_running(bench):
     stopped = bench(protocol=replace(PROTOCOL, check_share=1.0, warmup_calls=0), judge=judge)
     with pytest.raises(SessionEnded, match="wrong"):
         stopped.run()
-    assert not stopped.pause.paused
+    assert not stopped.pause.is_paused
 
 
 def test_timer_budget_does_not_pay_for_changes_of_turn(bench):
@@ -807,7 +807,7 @@ class FakeBatches:
         return self._dice.randint(24, 32)
 
     def call(self, client, chunks):
-        self.made.append((client.name, self._bench.pause.paused, chunks))
+        self.made.append((client.name, self._bench.pause.is_paused, chunks))
         call_ns = self._call_ns.get(client.name, constant(10 * US))
         took = 100 * US + chunks * call_ns(len(self.made))
         self._bench.clock.ns += took
@@ -867,7 +867,7 @@ def test_batches_of_candidate_alone_run_unpaused(in_batches):
     made, batches = in_batches(**RIVALS)
     made.run()
     assert {(name == "candidate", paused) for name, paused, _ in batches.made} == {(True, False), (False, True)}
-    assert not made.pause.paused
+    assert not made.pause.is_paused
 
 
 def test_batches_block_keeps_all_times(in_batches):
@@ -1004,13 +1004,49 @@ def test_batches_rival_that_fails_when_lent_leaves(in_batches):
     assert {block.contestant for block in made.timing.batches} == {"eager", "candidate", "compile"}
 
 
+def with_outputs_elsewhere(batches, name, after):
+    """Let outputs of ``name`` lie elsewhere in the batch after so many; return how many it has made."""
+    call, made = batches.call, []
+
+    def elsewhere(client, chunks):
+        if client.name == name:
+            made.append(chunks)
+            if len(made) > after:
+                raise OutputsElsewhereError
+        return call(client, chunks)
+
+    batches.call = elsewhere
+    return made
+
+
+@pytest.mark.parametrize("after", [0, 3])
+def test_batches_rival_with_outputs_elsewhere_makes_no_more(after, in_batches):
+    made, batches = in_batches(**RIVALS)
+    count = with_outputs_elsewhere(batches, "library", after)
+    made.run()
+    assert len(count) == after + 1
+    assert {block.contestant for block in made.timing.batches} == {"eager", "candidate", "compile"}
+    assert not made.timing.batches_broken
+    assert made.samples("library"), "its single calls stay"
+
+
+@pytest.mark.parametrize("name", ["eager", "candidate"])
+def test_batches_main_side_with_outputs_elsewhere_ends_them(name, in_batches):
+    made, batches = in_batches(**RIVALS)
+    with_outputs_elsewhere(batches, name, 3)
+    made.run()
+    assert (made.timing.batches, made.timing.labels) == ([], ["no_batches"])
+    assert made.timing.batches_broken
+    assert batches.closed
+
+
 @pytest.mark.parametrize("name", ["eager", "candidate"])
 def test_batches_main_side_that_fails_ends_the_session(name, in_batches):
     made, _ = in_batches(batch_ns={name: lambda number: failing_at(9)(9) if number > 8 else US})
     with pytest.raises(SessionEnded, match="no such operator"):
         made.run()
     assert made.timing.blocks
-    assert not made.pause.paused
+    assert not made.pause.is_paused
 
 
 def raising(error):
@@ -1120,9 +1156,12 @@ def test_a_finding_in_the_second_series_keeps_what_was_timed(bench):
 
 def test_device_is_looked_at_while_candidate_is_paused(bench):
     paused = []
-    made = bench(is_quiet=lambda: paused.append(made.pause.paused) or True, compile=constant(1000))
+    made = bench(is_quiet=lambda: paused.append(made.pause.is_paused) or True, compile=constant(1000))
     made.run()
-    assert paused == [True] * sum(name != "candidate" for name in made.names())
+    names = made.names()
+    turns = sum(name != "candidate" for name in names)
+    ends = sum(one != "candidate" == other for one, other in itertools.pairwise([*names, "candidate"]))
+    assert paused == [True] * (turns + ends), "before each turn of others, and when the candidate may go on"
 
 
 def test_device_that_stays_busy_is_the_candidates_doing(bench):
@@ -1130,5 +1169,5 @@ def test_device_that_stays_busy_is_the_candidates_doing(bench):
     with pytest.raises(SessionEnded, match="stays busy") as found:
         made.run()
     assert (found.value.status, found.value.stage) == (Status.TIMING_MISMATCH, Stage.TIME)
-    assert not made.pause.paused
+    assert not made.pause.is_paused
     assert len(made.timing.blocks) >= 6

@@ -27,7 +27,8 @@ class CandidatePause:
     def __init__(self, channel: Optional[Channel]) -> None:
         """Create the pause over a ``channel`` to the host; ``None`` if there is no host to ask."""
         self._channel = channel
-        self._is_paused = False
+        self.is_paused = False
+        """True between :meth:`pause` and :meth:`resume`, whether or not the host could do it."""
 
     @property
     def works(self) -> bool:
@@ -44,14 +45,14 @@ class CandidatePause:
 
     def pause(self) -> None:
         """Pause the candidate, if it is not paused."""
-        if not self._is_paused:
-            self._is_paused = True
+        if not self.is_paused:
+            self.is_paused = True
             self._ask(FrameKind.PAUSE)
 
     def resume(self) -> None:
         """Let the candidate run on, if it is paused."""
-        if self._is_paused:
-            self._is_paused = False
+        if self.is_paused:
+            self.is_paused = False
             self._ask(FrameKind.RESUME)
 
     def _ask(self, kind: FrameKind) -> None:

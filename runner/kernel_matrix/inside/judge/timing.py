@@ -163,7 +163,7 @@ class Timer:
         # Drawn at random, so that a candidate cannot tell the last call by counting.
         self._fewest = protocol.min_samples + dice.randrange(max(1, protocol.min_samples // 10))
         self._blocks_begun = 0
-        self._uncaptured: Set[str] = set()  # rivals that take no part in captured batches
+        self._without_batches: Set[str] = set()  # rivals that take no part in batches
         self._switching_s = 0.0  # time spent on changes of turn, which the budget does not pay for
         self.timing = TimedPhase()
 
@@ -214,6 +214,7 @@ class Timer:
         """Let contestants run in turns inside; label what could not be paused."""
         with self._pause.ending_resumed():
             yield
+            self._end_others_turn()
         if not self._pause.works and NOT_PAUSED not in self.timing.labels:
             self.timing.labels.append(NOT_PAUSED)
 
@@ -393,23 +394,34 @@ class Timer:
         if any(name in self._main for name in failed):
             self.timing.labels.append(HOST_BOUND)
             return self._lend_batches(batches, capture=False)
-        self._uncaptured = set(failed)
+        self._without_batches = set(failed)
         for client in [self._clients[name] for name in list(self._clients) if name not in failed]:
             self._give_turn(client)
-            with self._tolerating_rival(client):
+            with self._tolerating_rival(client), self._leaving_rival_out(client):
                 self._batch(client, batches, batches.draw_length())  # untimed: libraries load code in a first one
         return capture
 
     def _time_batches_of(self, client: WorkerClient, batches: Batches, *, captured: bool) -> None:
         """Make a block of long batches, and for the baseline one of a short batch, too."""
-        if client.name in self._uncaptured:
+        if client.name in self._without_batches:
             return  # no time that could be compared
         self._give_turn(client)
-        with self._tolerating_rival(client):
+        with self._tolerating_rival(client), self._leaving_rival_out(client):
             lengths = [batches.draw_length() for _ in range(LONG_BATCHES)]
             self.timing.batches.append(self._batch_block(client, batches, lengths, captured=captured))
             if client.role is Role.BASELINE:
                 self.timing.batches.append(self._batch_block(client, batches, [1], captured=captured, short=True))
+
+    @contextmanager
+    def _leaving_rival_out(self, client: WorkerClient) -> Iterator[None]:
+        """Go on without the batches of a rival one of whose outputs lies elsewhere than in its first one."""
+        try:
+            yield
+        except OutputsElsewhereError:
+            if client.role is not Role.RIVAL:
+                raise
+            self._without_batches.add(client.name)
+            self.timing.batches[:] = [block for block in self.timing.batches if block.contestant != client.name]
 
     def _batch_block(
         self, client: WorkerClient, batches: Batches, lengths: Sequence[int], *, captured: bool, short: bool = False
@@ -521,17 +533,26 @@ class Timer:
         """
         started = time.monotonic()
         if client.role is Role.CANDIDATE:
+            self._end_others_turn()
             self._pause.resume()
         is_new = self._make_room(client)
         if client.role is not Role.CANDIDATE:
             self._pause.pause()
-            if not self._is_quiet():
-                message = "the device stays busy in the turns of others: work that the candidate has queued goes on"
-                raise finding(Status.TIMING_MISMATCH, Stage.TIME, message)
+            self._hold_quiet()
         if is_new and not self._frugal:
             with self._tolerating_rival(client):
                 self._call(client)  # untimed: takes the memory again
         self._switching_s += time.monotonic() - started
+
+    def _end_others_turn(self) -> None:
+        if self._pause.is_paused:
+            self._hold_quiet()  # work of the candidate may have begun within their turn
+
+    def _hold_quiet(self) -> None:
+        """End the session if the device stays busy while the candidate is paused, and nobody else has work there."""
+        if not self._is_quiet():
+            message = "the device stays busy in the turns of others: work that the candidate has queued goes on"
+            raise finding(Status.TIMING_MISMATCH, Stage.TIME, message)
 
     def _make_room(self, client: WorkerClient) -> bool:
         """Let the contestant that has memory give it back for ``client``; return False if nothing had to change."""
