@@ -67,7 +67,8 @@ class FrameKind(IntEnum):
     """Judge → worker: the inputs of a batch are there. Let the device switch to this process, say ``BEGUN``, call on
     these sets one after the other, and hand all outputs over; ``DONE`` brings no claim."""
     RELEASE = 15
-    """Judge → worker: give back device memory that is kept without use; ``READY`` then brings the peak since before."""
+    """Judge → worker: give back device memory that is kept without use, and remember how much calls needed if asked to;
+    ``READY`` then brings the peak since before."""
     READY = 16
     """Worker → judge, host → judge: the order is carried out."""
     DONE = 17

@@ -13,8 +13,10 @@ torch = pytest.importorskip("torch")
 from kernel_matrix.inside.judge.reference import DrawnInputs
 from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.inside.wire import MAX_DIMENSIONS, OutputAlias, OutputClaim, Structure
+from kernel_matrix.inside.worker.meter import Meter
 from kernel_matrix.inside.worker.service import Worker, copy_one, copy_state, flatten
 from kernel_matrix.model.enums import Dtype, Stage, Status
+from kernel_matrix.platforms.cpu import inside as cpu
 from tests.inside.sessions import CANDIDATE, EAGER
 from tests.inside.workers import side_of
 
@@ -369,14 +371,27 @@ def test_frugal_calls_leave_worker_and_judge_without_buffers(tmp_path):
             assert not side.is_lent
 
 
-def test_rehearsed_call_takes_nothing_and_keeps_its_buffers(tmp_path):
+def test_memory_of_a_frugal_call_is_taken_before_the_next_ones_time(tmp_path, monkeypatch):
+    order, empty, timed = [], torch.empty, Meter.time
+
+    def watched_empty(*shape, **how):
+        order.extend(shape if shape == (4096,) else ())
+        return empty(*shape, **how)
+
+    def watched_time(meter, function):
+        order.append("time")
+        return timed(meter, function)
+
+    monkeypatch.setattr(cpu, "take_peak", lambda: 4096)
+    monkeypatch.setattr(torch, "empty", watched_empty)
+    monkeypatch.setattr(Meter, "time", watched_time)
     with side_of(tmp_path, model("return inputs[0] * 2")) as side:
         start(side)
-        side.deliver([torch.ones(2)], [torch.zeros(2)])
-        assert side.rehearse() is None
-        assert side.is_lent
-        side.deliver([torch.full((2,), 4.0)], [torch.zeros(2)])
-        assert side.call(stage=Stage.TIME).outputs[0].tolist() == [8, 8]
+        for frugal in (False, True, True, True, False):
+            side.park()  # after which nothing is remembered that was not before
+            side.deliver_drawn(DrawnInputs(lambda: [torch.ones(2)]), [torch.zeros(2)], frugal=frugal)
+            side.call(stage=Stage.TIME)
+    assert order == ["time", "time", 4096, "time", 4096, "time", 4096, "time"]
 
 
 def test_a_compiled_model_is_called_through_its_compiler(tmp_path):

@@ -31,7 +31,7 @@ from kernel_matrix.model.messages import BatchBlock, Block, ProtocolSpec
 if TYPE_CHECKING:
     from kernel_matrix.inside.judge.batches import Batches, BatchResult
     from kernel_matrix.inside.judge.pause import CandidatePause
-    from kernel_matrix.inside.judge.reference import DrawnInputs, ReferenceModel
+    from kernel_matrix.inside.judge.reference import ReferenceModel
     from kernel_matrix.inside.judge.verification import Verifier
     from kernel_matrix.inside.judge.worker_client import CallResult, CallTimes, WorkerClient
 
@@ -476,7 +476,8 @@ class Timer:
         The check is chosen only when the outputs are out of the worker's reach: what happens before a call, and from
         its end until they are taken, is the same whatever is chosen.
         """
-        inputs = self._deliver(client)
+        inputs = self._supply.next_drawn()
+        client.deliver_drawn(inputs, self._reference.like, frugal=self._frugal)
         result = ask()
         # The controls have compared the baseline with the reference, and it is not hostile.
         if client.role is Role.BASELINE:
@@ -491,17 +492,6 @@ class Timer:
         else:
             self._verifier.glance(client, result)
         return result
-
-    def _deliver(self, client: WorkerClient) -> DrawnInputs:
-        """Deliver the inputs of the next call, and return them."""
-        like = self._reference.like
-        if self._frugal:
-            # The contestant has given back all memory, and a timed call must not wait for the driver to find it some.
-            client.deliver(self._supply.next(), like)
-            client.rehearse()
-        inputs = self._supply.next_drawn()
-        client.deliver_drawn(inputs, like, frugal=self._frugal)
-        return inputs
 
     @contextmanager
     def _recording(self, client: WorkerClient, regime: Regime, calls: int) -> Iterator[List[CallTimes]]:

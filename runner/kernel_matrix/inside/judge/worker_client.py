@@ -281,9 +281,10 @@ class WorkerClient:
         self.take_back()
         self._flush, self._sent = torch.empty(0), ()
 
-    def _release(self, *, buffers: bool, model: bool = False) -> None:
+    def _release(self, *, buffers: bool, model: bool = False, remember: bool = False) -> None:
         with self.watching():
-            self._order(FrameKind.RELEASE, {"buffers": buffers, "model": model}, (), Stage.VERIFY)
+            what = {"buffers": buffers, "model": model, "remember": remember}
+            self._order(FrameKind.RELEASE, what, (), Stage.VERIFY)
             claimed = self._parsed(Stage.VERIFY, unpack_peak, self._ready(Stage.VERIFY))
         if claimed is not None:
             self.claimed_peak = max(claimed, self.claimed_peak or 0)
@@ -337,8 +338,9 @@ class WorkerClient:
         """Deliver ``inputs``; where memory is short, use as little of it as possible in the next call.
 
         If ``frugal``, the judge has neither the inputs nor room for the outputs during the call. When the call has
-        ended, the worker gives back all memory but the model; then the judge takes the outputs, frees the buffer in
-        which they were, and draws the inputs again to compare them.
+        ended, the worker gives back all memory but the model, and remembers how much it was, to take it again before
+        the next call's time begins. Then the judge takes the outputs, frees the buffer in which they were, and draws
+        the inputs again to compare them.
         """
         self.deliver(inputs.values, like)
         if frugal:
@@ -353,14 +355,9 @@ class WorkerClient:
         self.fastest_s = wall_s if self.fastest_s is None else min(wall_s, self.fastest_s)
         return result
 
-    def repeat(self, patience_s: float, stage: Stage = Stage.VERIFY) -> None:
+    def repeat(self, patience_s: float) -> None:
         """Make one more call on the buffers as they are, within ``patience_s`` seconds, and take nothing of it."""
-        self._sent, self._forgotten = (), None
-        self._asked(FrameKind.CALL, stage, patience_s, b"")
-
-    def rehearse(self) -> None:
-        """Make a call on the delivered inputs, and take nothing of it; the next call finds the memory that it needs."""
-        self.repeat(self._call_patience(), Stage.TIME)
+        self._asked(FrameKind.CALL, Stage.VERIFY, patience_s)
 
     def replay(self, count: int, stage: Stage) -> CallResult:
         """Make ``count`` calls back to back on the delivered inputs; the outputs are those of the last one.
@@ -476,7 +473,7 @@ class WorkerClient:
         claim, device_ns, started, done = self._asked(kind, stage, patience_s, order)
         then()
         if self._forgotten is not None:
-            self._release(buffers=True)
+            self._release(buffers=True, remember=True)
             memory = self._room_for_outputs()
         result = self._taken(claim, device_ns, started, done, memory, compared=self._compares_inputs(stage))
         self._has_answered = True
@@ -490,7 +487,7 @@ class WorkerClient:
         kind: FrameKind,
         stage: Stage,
         patience_s: float,
-        order: bytes,
+        order: bytes = b"",
     ) -> Tuple[OutputsClaim, int, int, int]:
         """Request calls; return the claims about outputs and device time, and the times of request and end."""
         with self.watching():

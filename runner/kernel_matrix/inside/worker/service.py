@@ -102,6 +102,7 @@ class Worker:
         self._arguments: List[Any] = []
         self._batches: Optional[CallBatches] = None
         self._replayed: Optional[Tuple[Callable[[], Any], bool]] = None
+        self._needed_bytes = 0
 
     def serve(self) -> None:
         """Answer frames until the judge says goodbye."""
@@ -167,6 +168,7 @@ class Worker:
     def _construct(self, message: Any, descriptors: Sequence[int]) -> bytes:
         self._give_back()
         self._model = None  # two of them need not fit into memory
+        self._needed_bytes = 0
         with closing(self._platform.open_arena(descriptors[0], message["nbytes"])) as arena:
             tensors = [TensorSpec.from_json(spec).view(arena.tensor).clone() for spec in message["tensors"]]
             self._platform.synchronize()  # the memory may go only when it has been copied
@@ -186,7 +188,7 @@ class Worker:
         self._platform.synchronize()
         del tensors, state, arguments  # copies that the model does not use
         self._release(
-            {"buffers": False, "model": False}, ()
+            {"buffers": False, "model": False, "remember": False}, ()
         )  # what constructing the model left behind is not part of the calls' peak
         return b""
 
@@ -210,6 +212,8 @@ class Worker:
         if message["model"]:
             self._model = self._meter = None
         peak = self._platform.take_peak()
+        if message["remember"]:
+            self._needed_bytes = peak or 0
         self._platform.release_memory()
         return pack_peak(peak)
 
@@ -232,6 +236,7 @@ class Worker:
             raise ValueError(f"{kind.name} before there are a model and buffers")
         kernels: Kernels = []
         self._buffers.fetch()
+        self._take_memory()
         with torch.no_grad():
             returned, device_ns, captured = self._measured(kind, payload, self._meter, kernels)
             self._channel.send(FrameKind.DONE, sequence, pack_done(device_ns))
@@ -239,6 +244,12 @@ class Worker:
         self._channel.send(FrameKind.OUTPUTS, sequence, pack_outputs(claim))
         if kind is FrameKind.TRACE:
             self._channel.send(FrameKind.TRACED, sequence, pack_traced(kernels))
+
+    def _take_memory(self) -> None:
+        """Take memory that was given back after the last call; within the call that would be part of its time."""
+        needed, self._needed_bytes = self._needed_bytes, 0
+        if needed:  # torch's allocator keeps it when it is freed here
+            torch.empty(needed, dtype=torch.uint8, device=self._platform.TORCH_DEVICE)
 
     def _call_batch(self, sequence: int, chunks: Sequence[int]) -> None:
         batches = self._batches
