@@ -196,9 +196,11 @@ def test_an_announced_length_allocates_nothing_by_itself(pair):
     assert peak < MAX_FROM_JUDGE / 4
 
 
-def test_receive_slow_bytes_share_one_timeout(pair):
+@pytest.mark.parametrize("awake_s", [0.0, 5.0])
+def test_receive_slow_bytes_share_one_timeout(awake_s, pair):
     raw, channel = pair
     channel.settimeout(0.2)
+    channel.stay_awake(awake_s)
     stop = threading.Event()
 
     def drip():
@@ -215,6 +217,46 @@ def test_receive_slow_bytes_share_one_timeout(pair):
     finally:
         stop.set()
         thread.join()
+
+
+@pytest.mark.parametrize("awake_s", [0.0, 5.0])
+def test_receive_frames_that_arrive_together_one_by_one(awake_s, pair):
+    raw, channel = pair
+    channel.stay_awake(awake_s)
+    raw.sendall(b"".join(header(length=3 * n, sequence=n) + b"abc" * n for n in range(4)) + header(sequence=4)[:5])
+    assert [channel.receive()[1:] for _ in range(4)] == [(n, b"abc" * n) for n in range(4)]
+    raw.sendall(header(sequence=4)[5:])
+    assert channel.receive()[1] == 4
+
+
+@pytest.mark.parametrize("receive", ["receive", "receive_with_descriptors"])
+def test_receive_awake_sees_the_end_of_the_stream(receive, pair):
+    raw, channel = pair
+    channel.stay_awake(5.0)
+    raw.sendall(header()[:5])
+    threading.Timer(0.05, raw.close).start()
+    with pytest.raises(PeerGoneError):
+        getattr(channel, receive)()
+
+
+@pytest.mark.parametrize("receive", ["receive", "receive_with_descriptors"])
+def test_receive_sleeps_when_nothing_came_while_awake(receive, pair):
+    raw, channel = pair
+    channel.stay_awake(0.02)
+    threading.Timer(0.1, raw.sendall, [header(sequence=7)]).start()
+    assert getattr(channel, receive)()[1] == 7
+
+
+def test_send_of_more_than_the_peers_buffer_waits_for_it(pair):
+    raw, channel = pair
+    payload = os.urandom(1 << 20)
+    sending = threading.Thread(target=channel.send, args=(FrameKind.READY, 1, payload))
+    sending.start()
+    received = b""
+    while len(received) < HEADER.size + len(payload):
+        received += raw.recv(1 << 16)
+    sending.join()
+    assert received[HEADER.size :] == payload
 
 
 def test_the_patience_for_one_frame_does_not_shorten_the_next(pair):

@@ -8,12 +8,12 @@ text. The judge parses nothing else, and receives no file descriptors because it
 from __future__ import annotations
 
 import json
+import math
 import os
-import select
 import socket
 import struct
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -28,6 +28,7 @@ MAX_FROM_JUDGE = 16 << 20  # bytes of a payload from the judge
 AWAKE_S = 0.25  # both sides of a GPU session poll this long for the next frame before they sleep
 MAX_CHUNK = 1 << 20  # bytes of a payload from a builder
 MAX_DESCRIPTORS = 8  # in one frame of the judge's
+READ_AHEAD = 4 << 10  # bytes that may be received together with a frame that is waited for
 MAX_OUTPUTS = 256
 MOST_PLACES = MAX_FROM_WORKER // 8  # outputs of a batch whose places fit into one frame
 MAX_KERNELS = 256  # kernels that a worker or builder may name in one frame
@@ -204,14 +205,17 @@ def short_name(path: Path) -> Iterator[str]:
 
 
 class Channel:
-    """One end of a connection."""
+    """One end of a connection.
+
+    Where it is polled it makes as few system calls as possible: each takes some 10 µs, by which a batch of short calls
+    would seem longer. Methods of a Python socket that has a timeout make two or three.
+    """
 
     def __init__(self, connection: socket.socket, max_payload: int) -> None:
         self._socket = connection
         self._max_payload = max_payload
         self._awake_s = 0.0
-        self._poll = select.poll()
-        self._poll.register(connection, select.POLLIN)
+        self._read = bytearray()  # what was received and not asked for yet
 
     def stay_awake(self, seconds: float) -> None:
         """Poll up to ``seconds`` for each frame from now on, before sleeping until it comes.
@@ -223,7 +227,8 @@ class Channel:
 
     def settimeout(self, seconds: float) -> None:
         """Limit the wait for a header, for a payload, and for sending; :class:`socket.timeout` is raised after it."""
-        self._socket.settimeout(seconds)
+        if self._socket.gettimeout() != seconds:
+            self._socket.settimeout(seconds)
 
     def send(self, kind: FrameKind, sequence: int = 0, payload: bytes = b"", descriptors: Sequence[int] = ()) -> None:
         """Send one frame.
@@ -231,10 +236,9 @@ class Channel:
         Raises:
             PeerGoneError: If the peer has closed the connection.
         """
-        # In one system call, since each takes some 10 µs, by which a batch of short calls would seem longer.
         frame = HEADER.pack(MAGIC, kind, len(descriptors), len(payload), sequence) + payload
         try:
-            sent = socket.send_fds(self._socket, [frame], list(descriptors)) if descriptors else 0
+            sent = socket.send_fds(self._socket, [frame], list(descriptors)) if descriptors else self._write(frame)
             if sent < len(frame):
                 self._socket.sendall(memoryview(frame)[sent:])
         except (BrokenPipeError, ConnectionResetError):
@@ -251,21 +255,14 @@ class Channel:
             PeerGoneError: At the end of the stream.
             WireError: For a malformed frame, or one that is too long.
         """
-        self._poll_awhile()
-        kind, announced, length, sequence = self._open(self._exactly(HEADER.size))
+        kind, announced, length, sequence = self._open(self._exactly(HEADER.size, READ_AHEAD))
         if announced:
             raise WireError(f"{kind.name} announces {announced} descriptors; none are taken here")
-        return kind, sequence, self._exactly(length)
+        return kind, sequence, self._exactly(length, READ_AHEAD)
 
     def receive_with_descriptors(self) -> Tuple[FrameKind, int, bytes, List[int]]:
         """Receive like :meth:`receive`, with the frame's descriptors (worker's side only)."""
-        self._poll_awhile()
-        try:
-            first, descriptors, _, _ = socket.recv_fds(self._socket, HEADER.size, MAX_DESCRIPTORS)
-        except ConnectionResetError:
-            raise PeerGoneError from None
-        if not first:
-            raise PeerGoneError
+        first, descriptors = self._receive_first()
         try:
             kind, expected, length, sequence = self._open(first + self._exactly(HEADER.size - len(first)))
             payload = self._exactly(length)
@@ -280,11 +277,27 @@ class Channel:
         """Close this end."""
         self._socket.close()
 
-    def _poll_awhile(self) -> None:
-        """Return when data has arrived, or when it is time to sleep."""
+    def _write(self, frame: bytes) -> int:
+        """Write as much of ``frame`` as can be written without waiting; return how much that is."""
+        try:
+            return os.write(self._socket.fileno(), frame)
+        except BlockingIOError:
+            return 0
+
+    def _receive_first(self) -> Tuple[bytes, List[int]]:
+        """Receive the first bytes of a frame, with its descriptors."""
         until = time.monotonic() + self._awake_s
-        while self._awake_s and not self._poll.poll(0) and time.monotonic() < until:
-            pass
+        while True:
+            flags = socket.MSG_DONTWAIT if time.monotonic() < until else 0
+            try:
+                first, descriptors, _, _ = socket.recv_fds(self._socket, HEADER.size, MAX_DESCRIPTORS, flags)
+            except BlockingIOError:
+                continue
+            except ConnectionResetError:
+                raise PeerGoneError from None
+            if not first:
+                raise PeerGoneError
+            return first, descriptors
 
     def _open(self, header: bytes) -> Tuple[FrameKind, int, int, int]:
         magic, code, descriptors, length, sequence = HEADER.unpack(header)
@@ -297,28 +310,50 @@ class Channel:
         except ValueError:
             raise WireError(f"unknown frame kind {code}") from None
 
-    def _exactly(self, count: int) -> bytes:
-        parts = bytearray()
-        patience = self._socket.gettimeout()
-        deadline = None if patience is None else time.monotonic() + patience
-        try:
-            while len(parts) < count:
-                parts += self._some(count - len(parts))
-                if deadline is not None:
-                    # One limit for the whole payload: a peer that sends byte by byte must not delay the judge forever.
-                    self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
-        finally:
-            self._socket.settimeout(patience)
-        return bytes(parts)
+    def _exactly(self, count: int, ahead: int = 0) -> bytes:
+        """Return the next ``count`` bytes; up to ``ahead`` more may be received, and are kept for the next time."""
+        if len(self._read) < count:
+            self._fill(count, ahead)
+        taken = bytes(self._read[:count])
+        del self._read[:count]
+        return taken
 
-    def _some(self, most: int) -> bytes:
+    def _fill(self, count: int, ahead: int) -> None:
+        """Receive until there are ``count`` bytes.
+
+        The time for it is limited as a whole: a peer that sends byte by byte must not delay the judge forever.
+        """
+        patience = self._socket.gettimeout()
+        deadline = math.inf if patience is None else time.monotonic() + patience
         try:
-            part = self._socket.recv(min(most, 1 << 20))
+            while len(self._read) < count:
+                most = min(count - len(self._read) + ahead, 1 << 20)
+                part = self._poll(most, deadline) or self._sleep(most, deadline)
+                if not part:
+                    raise PeerGoneError
+                self._read += part
         except ConnectionResetError:
             raise PeerGoneError from None
-        if not part:
-            raise PeerGoneError
-        return part
+        finally:
+            if self._socket.gettimeout() != patience:
+                self._socket.settimeout(patience)
+
+    def _poll(self, most: int, deadline: float) -> bytes:
+        """Return what arrives while the process stays awake; empty if nothing does, or if the stream has ended."""
+        until = min(time.monotonic() + self._awake_s, deadline)
+        while self._awake_s and time.monotonic() < until:
+            with suppress(BlockingIOError):
+                return os.read(self._socket.fileno(), most)
+        return b""
+
+    def _sleep(self, most: int, deadline: float) -> bytes:
+        """Return what arrives until the deadline; empty if the stream has ended."""
+        if deadline < math.inf:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise socket.timeout("timed out")
+            self._socket.settimeout(left)
+        return self._socket.recv(most)
 
 
 def _check_count(kind: FrameKind, announced: int, descriptors: Sequence[int]) -> None:

@@ -17,14 +17,14 @@ def host():
     ours, theirs = socket.socketpair()
     ours.settimeout(0.2)
     with ours, theirs:
-        theirs.setblocking(False)
+        theirs.settimeout(0.05)
         yield Channel(theirs, 0), CandidatePause(Channel(ours, 0))
 
 
 def requests(channel):
     """Return the kinds of frames that have arrived."""
     found = []
-    with suppress(BlockingIOError):
+    with suppress(TimeoutError):
         while True:
             found.append(channel.receive()[0])
     return found

@@ -408,10 +408,11 @@ class WorkerClient:
 
         with self.watching():
             patience_s = self._call_patience() + 2 * calls * (self.fastest_s or 0.0)
+            self._prepare_request(patience_s)
             began = time.perf_counter_ns()
             deliver()
             copied = time.perf_counter_ns()
-            self._request(FrameKind.CALLS, stage, patience_s, pack_calls(chunks))
+            self._request(FrameKind.CALLS, stage, pack_calls(chunks))
             begun = self._receive(FrameKind.BEGUN, stage)
             started = time.perf_counter_ns()
             self._receive(FrameKind.DONE, stage)
@@ -491,7 +492,9 @@ class WorkerClient:
     ) -> Tuple[OutputsClaim, int, int, int]:
         """Request calls; return the claims about outputs and device time, and the times of request and end."""
         with self.watching():
-            started = self._request(kind, stage, patience_s, order)
+            self._prepare_request(patience_s)
+            started = time.perf_counter_ns()
+            self._request(kind, stage, order)
             claimed = self._receive(FrameKind.DONE, stage)
             done = time.perf_counter_ns()
             outputs = self._receive(FrameKind.OUTPUTS, stage)
@@ -501,15 +504,16 @@ class WorkerClient:
             raise self._blame(Status.PROTOCOL_VIOLATION, stage, message)
         return self._parsed(stage, unpack_outputs, outputs), device_ns, started, done
 
-    def _request(self, kind: FrameKind, stage: Stage, patience_s: float, order: bytes) -> int:
-        """Request calls; return the time of the request."""
+    def _prepare_request(self, patience_s: float) -> None:
+        """Draw the number of the next calls, whose answers may take ``patience_s`` seconds."""
         # Random, not a count: an answer written before the question must not match it.
         self._sequence = secrets.randbits(64)
         self._wait_at_most(patience_s)
-        started = time.perf_counter_ns()
+
+    def _request(self, kind: FrameKind, stage: Stage, order: bytes) -> None:
+        """Request calls."""
         with self._sending(stage):
             self._channel.send(kind, self._sequence, order)
-        return started
 
     def _compares_inputs(self, stage: Stage) -> bool:
         """Return False for timed calls of the baseline, which is not hostile.
