@@ -87,6 +87,7 @@ class Series:
 
     blocks: list = field(default_factory=list)
     handovers: dict = field(default_factory=lambda: {"eager": [], "candidate": []})
+    deliveries: dict = field(default_factory=dict)
     device: str = "cuda"
     spec: WorkloadSpec = NO_SPEC
     peak: PeakSpec = NO_PEAK
@@ -101,6 +102,7 @@ class Series:
             self.peak,
             self.l2,
             handovers=self.handovers,
+            deliveries=self.deliveries,
             output_bytes=self.output_bytes,
             device=self.device,
             batches=self.batches,
@@ -324,6 +326,16 @@ def test_claims_batches_that_failed_leave_a_coarse_bound():
     made = in_batches(50.0)
     made.batches = []
     assert made.held().bound_ns == wall_bound(made.blocks, made.handovers)
+
+
+@pytest.mark.parametrize(("device", "counts"), [("cuda", True), ("cpu", False)])
+def test_claims_coarse_bound_holds_what_was_done_in_the_delivery(device, counts):
+    made = series(random.Random(1), QUIET, device=device)
+    made.batches = []
+    usual = made.held().bound_ns
+    sizes = {name: len(times) for name, times in made.handovers.items()}
+    made.deliveries = {"eager": [900 * US] * sizes["eager"], "candidate": [940 * US] * sizes["candidate"]}
+    assert made.held().bound_ns == usual + 40 * US * counts
 
 
 def test_claims_batches_accuse_of_nothing():

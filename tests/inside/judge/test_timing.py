@@ -208,7 +208,8 @@ class FakeSide:
 
 
 def result(claim, device_ns, wall_ns, sent=()):
-    return CallResult(claim, CallTimes(device_ns, wall_ns, handover_ns=7), outputs=(), sent=sent, inputs=(), damage="")
+    times = CallTimes(device_ns, wall_ns, handover_ns=7, delivered_ns=3)
+    return CallResult(claim, times, outputs=(), sent=sent, inputs=(), damage="")
 
 
 class FakePause:
@@ -366,7 +367,8 @@ def test_timer_each_call_leaves_sample_and_hand_over(bench):
     done = bench().run()
     timed = sum(len(b.device_ns) for b in done.timing.blocks)
     assert len(done.log) == timed + 2 * done.timing.warmup_calls
-    assert done.timing.handovers == {name: [7] * len(done.samples(name)) for name in ("eager", "candidate")}
+    for times, each in ((done.timing.handovers, 7), (done.timing.deliveries, 3)):
+        assert times == {name: [each] * len(done.samples(name)) for name in ("eager", "candidate")}
 
 
 def test_frugal_calls_are_made_in_turns_and_not_in_batches(bench):
@@ -1121,6 +1123,7 @@ def test_run_again_returns_new_results_and_adds_them(bench):
     assert {b.regime for b in again.blocks} == set(EVERY.regimes)
     assert len(samples_of(again.blocks, "candidate")) >= EVERY.min_samples
     assert len(done.timing.handovers["eager"]) == handovers + len(again.handovers["eager"])
+    assert len(done.timing.deliveries["eager"]) == len(done.timing.handovers["eager"])
     assert done.timing.warmup_calls == warm
     assert done.timing.checked_calls == checked + again.checked_calls
     assert again.output_bytes == done.timing.output_bytes

@@ -99,6 +99,7 @@ def hold_claims(
     l2: int,
     *,
     handovers: Mapping[str, Sequence[int]],
+    deliveries: Mapping[str, Sequence[int]],
     output_bytes: int,
     device: str,
     batches: Optional[Sequence[BatchBlock]] = None,
@@ -112,6 +113,7 @@ def hold_claims(
         peak: Peak rates of the device.
         l2: Bytes of the device's L2 cache; as many bytes of the outputs need not have reached memory.
         handovers: Contestant → times of handing over the outputs, nanoseconds.
+        deliveries: Contestant → times of delivering the inputs, nanoseconds.
         output_bytes: Bytes of one call's outputs.
         device: Name of the platform.
         batches: Batches of all contestants; None if none were asked for.
@@ -124,7 +126,9 @@ def hold_claims(
     floor, reason = least_time(spec, peak, l2, output_bytes)
     low_resolution = claim < SHORT * max(resolution, limit)
     # Noise of the baseline's overhead may take it below the claim, which then is the longer time.
-    bound = None if accelerator and batches is None else max(wall_bound(blocks, handovers), round(claim))
+    # On a CPU work that begins with the delivery does not delay it.
+    waits = (deliveries, handovers) if accelerator else (handovers,)
+    bound = None if accelerator and batches is None else max(wall_bound(blocks, *waits), round(claim))
     if batches:
         longest = longest_ns(batches, CANDIDATE, EAGER)
         call = statistics.median(call_times(batches, CANDIDATE, EAGER))
@@ -143,24 +147,27 @@ def hold_claims(
     )
 
 
-def wall_bound(blocks: Sequence[Block], handovers: Mapping[str, Sequence[int]]) -> int:
+def wall_bound(blocks: Sequence[Block], *waits: Mapping[str, Sequence[int]]) -> int:
     """Return the longest that the candidate's cold calls can have taken by the judge's clock, median, nanoseconds.
 
-    It is the time from the request until the outputs were taken, less the overhead of the baseline's quickest calls
+    It is the time of the call and of ``waits``, which are those before it and after it (the delivery of its inputs, in
+    which work on a GPU may begin; taking its outputs), less the overhead of the baseline's quickest calls
     (:data:`LEAST_OVERHEAD`). No claim of the candidate's is in it.
     """
-    whole, overhead = _until_taken(blocks, handovers, Role.CANDIDATE), _until_taken(blocks, handovers, Role.BASELINE)
+    whole, overhead = (_with_waits(blocks, waits, role) for role in (Role.CANDIDATE, Role.BASELINE))
     least = _level(sorted(taken - claim for taken, claim in overhead), LEAST_OVERHEAD)
     return max(1, round(statistics.median(taken for taken, _claim in whole)) - least)
 
 
-def _until_taken(blocks: Sequence[Block], handovers: Mapping[str, Sequence[int]], role: Role) -> List[Tuple[int, int]]:
-    """Return, per cold call of one side, the judge's time until its outputs were taken, and the claim."""
+def _with_waits(
+    blocks: Sequence[Block], waits: Sequence[Mapping[str, Sequence[int]]], role: Role
+) -> List[Tuple[int, int]]:
+    """Return, per cold call of one side, the judge's time of it together with the waits, and the claim."""
     chosen = [block for block in blocks if block.role is role and block.regime is Regime.COLD]
     walls = [wall for block in chosen for wall in block.wall_ns]
     claims = [claim for block in chosen for claim in block.device_ns]
-    late = handovers.get(chosen[0].contestant, ()) or [0] * len(walls)
-    return [(wall + after, claim) for wall, after, claim in zip(walls, late, claims)]
+    beside = [one.get(chosen[0].contestant, ()) or [0] * len(walls) for one in waits]
+    return [(sum(times), claim) for *times, claim in zip(walls, *beside, claims)]
 
 
 def contradiction(

@@ -75,6 +75,8 @@ class TimedPhase:
     concluded in its favour."""
     handovers: Dict[str, List[int]] = field(default_factory=dict)
     """Contestant → times of handing over the outputs of ``cold`` timed calls, nanoseconds."""
+    deliveries: Dict[str, List[int]] = field(default_factory=dict)
+    """Contestant → times of delivering their inputs, nanoseconds."""
     output_bytes: int = 0
     """Bytes of one call's outputs."""
     inputs: str = FRESH
@@ -89,8 +91,9 @@ class TimedPhase:
         """Append the results of a later series."""
         self.blocks += later.blocks
         self.batches += later.batches
-        for name, handovers in later.handovers.items():
-            self.handovers.setdefault(name, []).extend(handovers)
+        for mine, theirs in ((self.handovers, later.handovers), (self.deliveries, later.deliveries)):
+            for name, times in theirs.items():
+                mine.setdefault(name, []).extend(times)
         self.checked_calls += later.checked_calls
         self.labels += [label for label in later.labels if label not in self.labels]
         self.session_labels += later.session_labels
@@ -293,6 +296,7 @@ class Timer:
             while not times or (len(times) < calls and self._now() <= deadline):
                 times.append(self._call(client))
             self.timing.handovers.setdefault(name, []).extend(call.handover_ns for call in times)
+            self.timing.deliveries.setdefault(name, []).extend(call.delivered_ns for call in times)
 
     def _calls_due(self, name: str, least: float) -> int:
         """Draw the number of calls in the next block, no more than are missing of ``least``."""

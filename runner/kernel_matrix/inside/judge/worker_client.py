@@ -80,7 +80,7 @@ class CallTimes:
     handover_ns: int
     """Time by the judge's clock from ``DONE`` until it has taken the outputs: copying, and late work."""
     delivered_ns: int = 0
-    """Time by the judge's clock from the first byte of a batch's inputs to ``BEGUN``."""
+    """Time by the judge's clock from the first byte of the inputs until they are there, in a batch to ``BEGUN``."""
     least_ns: int = 0
     """What of this the judge took to write the inputs, and the device to switch to the worker, as that says."""
 
@@ -168,6 +168,7 @@ class WorkerClient:
         self._lent: Optional[LentBuffers] = None
         self._sent: Tuple[torch.Tensor, ...] = ()
         self._forgotten: Optional[DrawnInputs] = None
+        self._delivered_ns = 0
         self._moves = False
         self._parameters = ExitStack()
         self.given_bytes = 0
@@ -324,6 +325,7 @@ class WorkerClient:
         tensors: List[torch.Tensor] = []
         arguments = encoded("get_inputs()", inputs, tensors)
         lent = self._lend(arguments, tensors, like)
+        began = time.perf_counter_ns()
         _fill(lent.inputs, lent.input_specs, tensors)
         lent.outputs.tensor.fill_(POISON)
         for zone in lent.zones:
@@ -332,6 +334,7 @@ class WorkerClient:
         self._platform.synchronize()
         lent.inputs.publish()
         lent.outputs.publish()
+        self._delivered_ns = time.perf_counter_ns() - began
         self._sent, self._forgotten = tuple(tensors), None
 
     def deliver_drawn(self, inputs: DrawnInputs, like: Sequence[torch.Tensor], *, frugal: bool) -> None:
@@ -536,12 +539,12 @@ class WorkerClient:
         lent, sent, forgotten = self._lent, self._sent, self._forgotten
         self._sent, self._forgotten = (), None
         if lent is None or memory is None:
-            times = CallTimes(device_ns, done - started, time.perf_counter_ns() - done)
+            times = CallTimes(device_ns, done - started, time.perf_counter_ns() - done, self._delivered_ns)
             return CallResult(claim, times, outputs=(), sent=(), inputs=(), damage="")
         lent.outputs.fetch()
         memory.copy_(lent.outputs.tensor)
         self._platform.synchronize()  # on a GPU this also waits for all work that still runs there
-        times = CallTimes(device_ns, done - started, time.perf_counter_ns() - done)
+        times = CallTimes(device_ns, done - started, time.perf_counter_ns() - done, self._delivered_ns)
         outputs = tuple(spec.view(memory) for spec in lent.output_specs)
         now, damage = sent, ""
         if compared:

@@ -372,6 +372,7 @@ class WorkloadRunner:
             self._job.peak,
             self._l2_bytes,
             handovers=handovers,
+            deliveries=timing.deliveries,
             output_bytes=timing.output_bytes,
             device=device,
             batches=state.timing.batches if self._in_batches else None,
