@@ -338,6 +338,15 @@ def test_claims_coarse_bound_holds_what_was_done_in_the_delivery(device, counts)
     assert made.held().bound_ns == usual + 40 * US * counts
 
 
+@pytest.mark.parametrize(("later", "low"), [(0, False), (5, False), (20, True)])
+def test_claims_low_resolution_is_that_of_the_coarse_bound(later, low):
+    made = series(random.Random(1), QUIET)
+    made.batches = []
+    sizes = {name: len(times) for name, times in made.handovers.items()}
+    made.deliveries = {"eager": [900 * US] * sizes["eager"], "candidate": [(900 + later) * US] * sizes["candidate"]}
+    assert made.held().low_resolution is low
+
+
 def test_claims_batches_accuse_of_nothing():
     made = in_batches(500.0, handover=900.0, delivered=10_000.0)
     assert made.words() == ""

@@ -124,18 +124,20 @@ def hold_claims(
     handover, limit = _handover(blocks, handovers, device, resolution)
     accelerator = load_platform(device).IS_ACCELERATOR
     floor, reason = least_time(spec, peak, l2, output_bytes)
-    low_resolution = claim < SHORT * max(resolution, limit)
     # Noise of the baseline's overhead may take it below the claim, which then is the longer time.
     # On a CPU work that begins with the delivery does not delay it.
     waits = (deliveries, handovers) if accelerator else (handovers,)
     bound = None if accelerator and batches is None else max(wall_bound(blocks, *waits), round(claim))
+    call = claim
     if batches:
         longest = longest_ns(batches, CANDIDATE, EAGER)
         call = statistics.median(call_times(batches, CANDIDATE, EAGER))
-        low_resolution = longest - call > call / SHORT
         bound = MAX_DEVICE_NS if math.isinf(longest) else round(longest)
     if batches_broken:
         bound = MAX_DEVICE_NS
+    low_resolution = claim < SHORT * max(resolution, limit)
+    if accelerator and bound is not None:
+        low_resolution = bound - call > call / SHORT
     return TwoClocks(
         resolution_ns=resolution,
         unexplained_ns=unexplained,
