@@ -446,7 +446,6 @@ class Verifier:
             case.forget_expected()
         like = self._like if self._is_short else case.expected.trusted
         client.deliver_drawn(case.drawn, like, frugal=self.is_frugal)
-        del like
         result = client.call(stage=Stage.VERIFY)
         is_large = self._reference is not None and self._reference.call_bytes > LARGE
         if self._is_short or (is_large and client.role is Role.CANDIDATE):
