@@ -84,9 +84,9 @@ def longest_ns(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> 
     """Return the longest that a contestant's calls can have taken, nanoseconds; infinite if they are too few.
 
     Counted as time of its calls are: all of the batch, also what starting it costs; by how much delivering its inputs
-    takes longer than it must, since it may begin to work meanwhile; and what may hide in the hand-over. Delivering must
-    take as long as the judge writes inputs of the baseline, whose worker is paused or idle, and the device switches to
-    that worker, which is not hostile: work of a contestant on the same device would delay both.
+    takes longer than it must, since it may begin to work meanwhile; and what may hide in the hand-over. The
+    least that a delivery takes is known from the baseline, which is not hostile: the judge writes the inputs, and the
+    device switches to the worker. Work of the contestant on the device would delay both.
     """
     ours, theirs = ([b for b in blocks if b.contestant == name and not b.short] for name in (contestant, baseline))
     if not ours or not theirs:

@@ -113,6 +113,31 @@ class Arena:
         self._keep = None
 
 
+class LentArenas:
+    """The arenas of inputs and outputs that the judge lent to a worker."""
+
+    def __init__(
+        self, open_arena: Callable[[int, int], Arena], sizes: Tuple[int, int], descriptors: Sequence[int]
+    ) -> None:
+        """Open both with the platform's ``open_arena``."""
+        self.inputs, self.outputs = (open_arena(*one) for one in zip(descriptors, sizes))
+
+    def fetch(self) -> None:
+        """See what the judge delivered."""
+        self.inputs.fetch()
+        self.outputs.fetch()
+
+    def publish(self) -> None:
+        """Let the judge see the outputs, and what became of the inputs."""
+        self.inputs.publish()
+        self.outputs.publish()
+
+    def close(self) -> None:
+        """Release the memory."""
+        self.inputs.close()
+        self.outputs.close()
+
+
 class StagedArena(Arena):
     """A device buffer of this process, and ``host``, which is shared with the other process.
 

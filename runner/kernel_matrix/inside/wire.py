@@ -207,8 +207,8 @@ def short_name(path: Path) -> Iterator[str]:
 class Channel:
     """One end of a connection.
 
-    Where it is polled it makes as few system calls as possible: each takes some 10 µs, by which a batch of short calls
-    would seem longer. Methods of a Python socket that has a timeout make two or three.
+    It makes few system calls, since each takes some 10 µs on virtual machines, by which a batch of short calls would
+    seem longer. A method of a Python socket with a timeout makes two or three.
     """
 
     def __init__(self, connection: socket.socket, max_payload: int) -> None:
@@ -225,7 +225,7 @@ class Channel:
         """
         self._awake_s = seconds
 
-    def settimeout(self, seconds: float) -> None:
+    def settimeout(self, seconds: Optional[float]) -> None:
         """Limit the wait for a header, for a payload, and for sending; :class:`socket.timeout` is raised after it."""
         if self._socket.gettimeout() != seconds:
             self._socket.settimeout(seconds)
@@ -335,8 +335,7 @@ class Channel:
         except ConnectionResetError:
             raise PeerGoneError from None
         finally:
-            if self._socket.gettimeout() != patience:
-                self._socket.settimeout(patience)
+            self.settimeout(patience)
 
     def _poll(self, most: int, deadline: float) -> bytes:
         """Return what arrives while the process stays awake; empty if nothing does, or if the stream has ended."""

@@ -374,8 +374,8 @@ class BatchBlock:
     delivered_ns: Annotated[Tuple[Count, ...], Items(1000)]
     """The judge's clock from the first byte of the inputs of each batch until its worker says that the calls begin."""
     least_ns: Annotated[Tuple[Count, ...], Items(1000)]
-    """What of `delivered_ns` the judge took to write the inputs, and the device to switch to the worker, as that says;
-    only the baseline's counts."""
+    """The part of `delivered_ns` in which no call can run: the judge writes inputs, and the device switches to the
+    worker, which says how long that took. Only the baseline's counts."""
     wall_ns: Annotated[Tuple[Count, ...], Items(1000)]
     """The judge's clock from then until all calls have ended, per batch."""
     handover_ns: Annotated[Tuple[Count, ...], Items(1000)]

@@ -271,7 +271,7 @@ def test_batch_draws_that_cannot_be_captured_are_made_one_by_one(capture):
     assert problem.drawn_alone == 2 + 40 + 40
 
 
-def test_batch_of_the_baseline_is_on_inputs_that_were_drawn_before():
+def test_batch_of_the_baseline_has_inputs_drawn_before():
     problem = CapturedDraws(lambda _function: None)
     made, _ = problem.batches()
     drawn = problem.drawn_alone
@@ -463,9 +463,9 @@ def test_batches_inputs_of_a_session_are_all_new(judged):
 
 
 FOUND = {
-    "writes outside of its outputs": ("worker._arenas[1].tensor[3] = 0", Status.OUT_OF_BOUNDS),
-    "writes outside of its inputs": ("worker._arenas[0].tensor[3] ^= 1", Status.OUT_OF_BOUNDS),
-    "writes to inputs of other calls": ("worker._arenas[0].tensor[512::3072] ^= 1", Status.OUT_OF_BOUNDS),
+    "writes outside of its outputs": ("worker._arenas.outputs.tensor[3] = 0", Status.OUT_OF_BOUNDS),
+    "writes outside of its inputs": ("worker._arenas.inputs.tensor[3] ^= 1", Status.OUT_OF_BOUNDS),
+    "writes to inputs of other calls": ("worker._arenas.inputs.tensor[512::3072] ^= 1", Status.OUT_OF_BOUNDS),
     "leaves outputs unwritten": (
         "if calls % 8 == 0:\n    worker._places[0] = worker._places[5] = [torch.empty(8, 64)]",
         Status.NONFINITE,

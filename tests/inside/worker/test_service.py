@@ -371,7 +371,7 @@ def test_frugal_calls_leave_worker_and_judge_without_buffers(tmp_path):
             assert not side.is_lent
 
 
-def test_memory_of_a_frugal_call_is_taken_before_the_next_ones_time(tmp_path, monkeypatch):
+def test_frugal_calls_memory_is_taken_before_the_next_time(tmp_path, monkeypatch):
     order, empty, timed = [], torch.empty, Meter.time
 
     def watched_empty(*shape, **how):

@@ -183,7 +183,7 @@ class Batches:
         layout.room_in_place = self._find_room_in_place()
 
     def lend(self, client: WorkerClient, *, capture: bool) -> bool:
-        """Lend a first batch; return True if ``client`` has captured its calls, otherwise False."""
+        """Lend memory for batches; return True if ``client`` has captured its calls, otherwise False."""
         self._chunk = _chunk_of(self._layout.sets) if capture else 1
         message = self._layout.to_json(self._chunk, capture=capture)
         self._take_back(client.name)
@@ -202,7 +202,7 @@ class Batches:
         """Let ``client`` make a batch of that many chunks of calls, on new inputs."""
         chosen = self._dice.sample(range(self._layout.sets // self._chunk), chunks)
         numbers = [number for one in chosen for number in range(one * self._chunk, (one + 1) * self._chunk)]
-        if client.role is Role.CANDIDATE:  # others do not look for inputs that they have seen
+        if client.role is Role.CANDIDATE:  # no other one may be hostile, and keep results for inputs it has seen
             self._write(numbers)
         in_place = client.name in self._in_place
         # Of all contestants in place the same, so that taking it takes equally long.

@@ -295,7 +295,9 @@ def _unit_of(inputs: Sequence[Any]) -> float:
     """Return the least magnitude among floating inputs that are not zero, if it is a power of two below one; else 1."""
     tensors = (tensor for tensor in tensors_in(inputs) if tensor.is_floating_point() and tensor.numel())
     pieces = (piece for tensor in tensors for _, (piece,) in chunks(tensor))
-    sizes = ((piece if piece.element_size() >= 4 else piece.float()).abs() for piece in pieces)  # narrow ones lack it
+    sizes = (
+        (piece if piece.element_size() >= 4 else piece.float()).abs() for piece in pieces
+    )  # narrow dtypes lack abs
     least = min((float(torch.where(size > 0, size, 1.0).min()) for size in sizes), default=1.0)
     return least if math.frexp(least)[0] == 0.5 else 1.0  # of all powers of two
 

@@ -8,6 +8,7 @@ implementation of that precision may be off.
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -320,6 +321,14 @@ def _flatten(returned: Any) -> Tuple[Structure, Tuple[torch.Tensor, ...]]:
         return (Structure.TUPLE if isinstance(returned, tuple) else Structure.LIST), tuple(returned)
     kind = type(returned).__name__
     raise finding(Status.PROBLEM_ERROR, Stage.LOAD, f"the reference returns {kind}, not tensors")
+
+
+def drawn_inputs(
+    reference: ReferenceModel, mode: InputMode, *purpose: object, whole: IntegerRange = IntegerRange.ONES
+) -> DrawnInputs:
+    """Draw inputs as :meth:`ReferenceModel.draw` does; an error of ``get_inputs()`` is the problem's."""
+    draw = functools.partial(reference.draw, mode, *purpose, whole=whole)
+    return DrawnInputs(lambda: guarded("get_inputs()", Stage.VERIFY, draw))
 
 
 def guarded(what: str, stage: Stage, function: Callable[[], Any]) -> Any:

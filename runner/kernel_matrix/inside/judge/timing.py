@@ -152,7 +152,8 @@ class Timer:
         self._verifier = verifier
         self._pause = pause
         self._in_batches = in_batches
-        self._takes_turns = takes_turns = takes_turns or frugal
+        takes_turns = takes_turns or frugal
+        self._takes_turns = takes_turns
         self._frugal = frugal
         # Single calls and batches share the time for precision.
         self._precision_s = protocol.precision_s / (2 if in_batches and not takes_turns else 1)
@@ -387,7 +388,7 @@ class Timer:
             self.timing.labels.remove(BUDGET_REACHED)  # single calls are less precise than wanted, batches are not
 
     def _lend_batches(self, batches: Batches, *, capture: bool) -> bool:
-        """Lend a first batch to all; return True if their calls are captured, which holds for all sides or for none."""
+        """Lend memory for batches to all; return True if their calls are captured: those of all sides, or of none."""
         failed = []
         for name in list(self._clients):
             client = self._clients[name]
@@ -532,18 +533,23 @@ class Timer:
         is_new = self._make_room(client)
         if client.role is not Role.CANDIDATE:
             self._pause.pause()
-            self._hold_quiet()
+            self._check_quiet()
         if is_new and not self._frugal:
             with self._tolerating_rival(client):
                 self._call(client)  # untimed: takes the memory again
         self._switching_s += time.monotonic() - started
 
     def _end_others_turn(self) -> None:
+        """Check after a turn of others, too: work of the candidate may have begun within it."""
         if self._pause.is_paused:
-            self._hold_quiet()  # work of the candidate may have begun within their turn
+            self._check_quiet()
 
-    def _hold_quiet(self) -> None:
-        """End the session if the device stays busy while the candidate is paused, and nobody else has work there."""
+    def _check_quiet(self) -> None:
+        """Check that the device is idle while the candidate is paused, between the calls of others.
+
+        Raises:
+            SessionEnded: ``timing_mismatch``.
+        """
         if not self._is_quiet():
             message = "the device stays busy in the turns of others: work that the candidate has queued goes on"
             raise finding(Status.TIMING_MISMATCH, Stage.TIME, message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import random
@@ -22,7 +21,7 @@ from kernel_matrix.inside.judge.checks.values import finite
 from kernel_matrix.inside.judge.earlier_cells import WorkloadFacts
 from kernel_matrix.inside.judge.memory_blame import RESERVE_BYTES
 from kernel_matrix.inside.judge.quality import Quality, worst_of
-from kernel_matrix.inside.judge.reference import DrawnInputs, ExpectedOutput, ReferenceModel, guarded
+from kernel_matrix.inside.judge.reference import DrawnInputs, ExpectedOutput, ReferenceModel, drawn_inputs, guarded
 from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.inside.judge.tolerance import CAP, WORST, AllowedError, Tolerance
 from kernel_matrix.inside.judge.worker_client import CallResult, WorkerClient
@@ -385,8 +384,7 @@ class Verifier:
         index: int,
         whole: IntegerRange = IntegerRange.ONES,
     ) -> _Case:
-        draw = functools.partial(reference.draw, mode, phase, index, whole=whole)
-        drawn = DrawnInputs(lambda: guarded("get_inputs()", Stage.VERIFY, draw))
+        drawn = drawn_inputs(reference, mode, phase, index, whole=whole)
         case = _Case(drawn, lambda: _guarded(lambda: reference.expect(drawn.values)), mode)
         case.exact = mode is InputMode.EXACT and controls.is_whole(case.expected, self._job.dtype, case.inputs)
         return case

@@ -16,6 +16,7 @@ import torch
 from kernel_matrix.inside.arguments import NotTransferableError, encode_arguments
 from kernel_matrix.inside.error_excerpt import first_error, useful_part
 from kernel_matrix.inside.exception_kinds import missing_kernel_package
+from kernel_matrix.inside.input_generation import tensors_in
 from kernel_matrix.inside.judge.bits import same_bits
 from kernel_matrix.inside.judge.red_zones import RedZones
 from kernel_matrix.inside.judge.reference import DrawnInputs, ReferenceModel
@@ -82,7 +83,8 @@ class CallTimes:
     delivered_ns: int = 0
     """Time by the judge's clock from the first byte of the inputs until they are there, in a batch to ``BEGUN``."""
     least_ns: int = 0
-    """What of this the judge took to write the inputs, and the device to switch to the worker, as that says."""
+    """The part of it in which no call can run: the judge writes inputs, and the device switches to the worker (which
+    says how long that took)."""
 
 
 @dataclass(frozen=True)
@@ -373,7 +375,7 @@ class WorkerClient:
         return self._run(FrameKind.REPLAY, stage, patience_s, pack_replay(count))
 
     def lend_batches(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> Tuple[bool, int]:
-        """Lend a first batch with the layout of all.
+        """Lend memory for batches, with the layout of their sets.
 
         Returns:
             Whether the worker has captured its calls; and how many bytes of the memory for outputs it uses if it
@@ -433,12 +435,10 @@ class WorkerClient:
 
     def trace(self, stage: Stage) -> Tuple[CallResult, List[Tuple[str, int, int]]]:
         """Make one call with a tracer; also return (name, launches, device ns) of each kernel, which are claims."""
-        traced: List[bytes] = []
-        patience_s = self._call_patience() + TRACER_S
-        result = self._run(
-            FrameKind.TRACE, stage, patience_s, then=lambda: traced.append(self._receive(FrameKind.TRACED, stage))
-        )
-        kernels = self._parsed(stage, unpack_traced, traced[0])
+        memory = self._room_beforehand()
+        answer = self._asked(FrameKind.TRACE, stage, self._call_patience() + TRACER_S)
+        kernels = self._parsed(stage, unpack_traced, self._receive(FrameKind.TRACED, stage))
+        result = self._finished(stage, answer, memory)
         most_ns = MOST_CLAIMED * result.times.wall_ns
         return result, [(name, launches, min(device_ns, most_ns)) for name, launches, device_ns in kernels]
 
@@ -463,23 +463,23 @@ class WorkerClient:
             pass
         return False
 
-    def _run(
-        self,
-        kind: FrameKind,
-        stage: Stage,
-        patience_s: float,
-        order: bytes = b"",
-        then: Callable[[], None] = lambda: None,
+    def _run(self, kind: FrameKind, stage: Stage, patience_s: float, order: bytes = b"") -> CallResult:
+        """Request calls, and take outputs and inputs."""
+        memory = self._room_beforehand()
+        return self._finished(stage, self._asked(kind, stage, patience_s, order), memory)
+
+    def _room_beforehand(self) -> Optional[torch.Tensor]:
+        """Allocate memory for the outputs before a call, so that taking them takes no longer; none if it is short."""
+        return None if self._forgotten is not None else self._room_for_outputs()
+
+    def _finished(
+        self, stage: Stage, answer: Tuple[OutputsClaim, int, int, int], memory: Optional[torch.Tensor]
     ) -> CallResult:
-        """Request calls, and take outputs and inputs; ``then`` reads what the worker says besides."""
-        # Allocated before the call, so that the hand-over takes no longer where the judge has little memory.
-        memory = None if self._forgotten is not None else self._room_for_outputs()
-        claim, device_ns, started, done = self._asked(kind, stage, patience_s, order)
-        then()
+        """Take what a call that was answered has left."""
         if self._forgotten is not None:
             self._release(buffers=True, remember=True)
             memory = self._room_for_outputs()
-        result = self._taken(claim, device_ns, started, done, memory, compared=self._compares_inputs(stage))
+        result = self._taken(*answer, memory, compared=self._compares_inputs(stage))
         self._has_answered = True
         return result
 
@@ -552,7 +552,7 @@ class WorkerClient:
             damage = next(filter(None, (zone.damage() for zone in lent.zones)), "")
             if forgotten is not None:
                 lent.forget_outputs()
-                sent = _tensors_of(forgotten)
+                sent = tuple(tensors_in(forgotten.values))
             views = (spec.view(lent.inputs.tensor) for spec in lent.input_specs)
             now = tuple(map(_unchanged_or_copy, sent, views))
         if forgotten is not None:
@@ -707,13 +707,6 @@ def _forms(tensors: Sequence[torch.Tensor]) -> List[Any]:
 def _fill(arena: Arena, specs: Sequence[TensorSpec], tensors: Sequence[torch.Tensor]) -> None:
     for spec, tensor in zip(specs, tensors):
         spec.view(arena.tensor).copy_(tensor)
-
-
-def _tensors_of(inputs: DrawnInputs) -> Tuple[torch.Tensor, ...]:
-    """Return the tensors among ``inputs`` in the order in which they are delivered."""
-    tensors: List[torch.Tensor] = []
-    encoded("get_inputs()", inputs.values, tensors)
-    return tuple(tensors)
 
 
 def _unchanged_or_copy(sent: torch.Tensor, now: torch.Tensor) -> torch.Tensor:

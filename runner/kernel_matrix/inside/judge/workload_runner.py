@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 import statistics
 import time
@@ -20,7 +19,7 @@ from kernel_matrix.inside.judge.earlier_cells import EarlierCells
 from kernel_matrix.inside.judge.memory_blame import MemoryBlame, making_room, watching
 from kernel_matrix.inside.judge.pause import CandidatePause
 from kernel_matrix.inside.judge.quiet_device import QuietDevice
-from kernel_matrix.inside.judge.reference import DrawnInputs, ReferenceModel, guarded
+from kernel_matrix.inside.judge.reference import ReferenceModel, drawn_inputs, guarded
 from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, finding, lacking_memory
 from kernel_matrix.inside.judge.timing import TimedPhase, Timer
 from kernel_matrix.inside.judge.verification import Verifier
@@ -294,7 +293,7 @@ class WorkloadRunner:
         rivals = [name for name, client in self._clients.items() if client.role is Role.RIVAL and self.memory.known]
         if not rivals:
             return
-        inputs = _drawn(reference, "rivals")
+        inputs = drawn_inputs(reference, InputMode.STANDARD, "rivals")
 
         def call(client: WorkerClient) -> None:
             client.deliver_drawn(inputs, reference.like, frugal=verifier.is_frugal)
@@ -387,7 +386,7 @@ class WorkloadRunner:
         reference, verifier = state.reference, state.verifier
         if reference is None:
             return []
-        inputs = _drawn(reference, "trace", client.name)
+        inputs = drawn_inputs(reference, InputMode.STANDARD, "trace", client.name)
         client.deliver_drawn(inputs, reference.like, frugal=verifier.is_frugal)
         result, kernels = client.trace(Stage.VERIFY)
         expected = guarded("the reference", Stage.VERIFY, lambda: reference.expect(inputs.values))
@@ -452,12 +451,6 @@ class WorkloadState:
             claimed_memory_bytes=self.claimed_memory_bytes,
             labels=tuple(dict.fromkeys((*timing.labels, *verifier.labels))),
         )
-
-
-def _drawn(reference: ReferenceModel, *purpose: str) -> DrawnInputs:
-    """Draw inputs of mode ``standard``."""
-    draw = functools.partial(reference.draw, InputMode.STANDARD, *purpose)
-    return DrawnInputs(lambda: guarded("get_inputs()", Stage.VERIFY, draw))
 
 
 def _of_role(clients: Mapping[str, WorkerClient], role: Role) -> WorkerClient:

@@ -14,7 +14,7 @@ import torch
 
 from kernel_matrix.inside.arguments import decode_arguments
 from kernel_matrix.inside.exception_kinds import classify
-from kernel_matrix.inside.memory import OutputPool, TensorSpec
+from kernel_matrix.inside.memory import LentArenas, OutputPool, TensorSpec
 from kernel_matrix.inside.platform import InsidePlatform
 from kernel_matrix.inside.wire import CallFailure, OutputAlias, OutputsClaim, Structure, do_overlap
 from kernel_matrix.inside.worker.handing_over import copy_one, describe, fits, flatten
@@ -37,11 +37,10 @@ class CallBatches:
         self._model = model
         self._chunk: int = message["chunk"]
         self._sets: int = message["sets"]
-        sizes = (message["input_bytes"], message["output_bytes"])
-        self._arenas = [platform.open_arena(descriptor, size) for descriptor, size in zip(descriptors, sizes)]
+        self._arenas = LentArenas(platform.open_arena, (message["input_bytes"], message["output_bytes"]), descriptors)
         inputs, outputs = (
             [arena.tensor[k * stride :] for k in range(self._sets)]
-            for arena, stride in zip(self._arenas, message["strides"])
+            for arena, stride in zip((self._arenas.inputs, self._arenas.outputs), message["strides"])
         )
         specs, places = ([TensorSpec.from_json(spec) for spec in message[kind]] for kind in ("inputs", "outputs"))
         self._switch = torch.zeros(1, device=platform.TORCH_DEVICE)
@@ -54,7 +53,7 @@ class CallBatches:
         self._captured: Optional[List[Replay]] = None
         self.pool_bytes = 0
         """Bytes of the memory for outputs in which all of them are allocated; 0 if they are copied."""
-        self._pool: Optional[OutputPool] = platform.open_pool(self._arenas[1]) if message["in_place"] else None
+        self._pool: Optional[OutputPool] = platform.open_pool(self._arenas.outputs) if message["in_place"] else None
         if self._pool is not None and not self._try_in_place(self._pool, capture=message["capture"]):
             self._captured = None
             self._pool.close()
@@ -73,8 +72,7 @@ class CallBatches:
         The switch takes a third of a millisecond, and would otherwise be part of the first call.
         """
         started = time.perf_counter_ns()
-        for arena in self._arenas:
-            arena.fetch()
+        self._arenas.fetch()
         self._switch.zero_()
         self._platform.synchronize()
         return time.perf_counter_ns() - started
@@ -92,8 +90,7 @@ class CallBatches:
         """Copy all outputs to the judge's memory, or return where they lie there; also describe those of one call."""
         claim, places = self._copy(returned) if self._pool is None else self._locate(returned)
         self._platform.synchronize()
-        for arena in self._arenas:
-            arena.publish()  # inputs too, so that the judge sees which were written to
+        self._arenas.publish()
         return claim or OutputsClaim(Structure.OTHER, (), self.captured), places
 
     def close(self) -> None:
@@ -103,8 +100,7 @@ class CallBatches:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
-        while self._arenas:
-            self._arenas.pop().close()
+        self._arenas.close()
 
     def _call_chunk(self, chunk: int) -> Returned:
         numbers = range(chunk * self._chunk, (chunk + 1) * self._chunk)
@@ -144,7 +140,7 @@ class CallBatches:
 
         Nothing is returned for the latter if one of them does not lie there in the form that it must have.
         """
-        begin, device = self._arenas[1].tensor.data_ptr(), self._platform.TORCH_DEVICE
+        begin, device = self._arenas.outputs.tensor.data_ptr(), self._platform.TORCH_DEVICE
         spans: List[Tuple[int, int]] = []
         complete = True
         for number, one in returned:

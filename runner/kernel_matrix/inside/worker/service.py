@@ -18,7 +18,7 @@ from kernel_matrix.inside.arguments import decode_arguments
 from kernel_matrix.inside.artifact import unpack
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.input_generation import place_model, place_reference, seed_torch, set_float32_precision
-from kernel_matrix.inside.memory import TensorSpec
+from kernel_matrix.inside.memory import LentArenas, TensorSpec
 from kernel_matrix.inside.platform import InsidePlatform, load_platform
 from kernel_matrix.inside.source_module import MODULE_SEED, import_file
 from kernel_matrix.inside.wire import (
@@ -60,29 +60,17 @@ class CallBuffers:
     """Memory that the judge lent for the following calls: arguments, and places for outputs."""
 
     def __init__(self, platform: InsidePlatform, message: Any, descriptors: Sequence[int]) -> None:
-        sizes = (message["input_bytes"], message["output_bytes"])
-        self._arenas = [platform.open_arena(descriptor, size) for descriptor, size in zip(descriptors, sizes)]
-        inputs, outputs = (arena.tensor for arena in self._arenas)
+        self.arenas = LentArenas(platform.open_arena, (message["input_bytes"], message["output_bytes"]), descriptors)
+        inputs, outputs = self.arenas.inputs.tensor, self.arenas.outputs.tensor
         tensors = [TensorSpec.from_json(spec).view(inputs) for spec in message["inputs"]]
         self.arguments: List[Any] = decode_arguments(message["arguments"], tensors)
         self.outputs = [TensorSpec.from_json(spec).view(outputs) for spec in message["outputs"]]
         self.input_range = (inputs.data_ptr(), inputs.data_ptr() + inputs.numel())
 
-    def fetch(self) -> None:
-        """See what the judge delivered."""
-        for arena in self._arenas:
-            arena.fetch()
-
-    def publish(self) -> None:
-        """Let the judge see outputs, and what became of the inputs."""
-        for arena in self._arenas:
-            arena.publish()
-
     def close(self) -> None:
         """Release the memory."""
         self.arguments, self.outputs = [], []
-        while self._arenas:
-            self._arenas.pop().close()
+        self.arenas.close()
 
 
 class Worker:
@@ -187,9 +175,8 @@ class Worker:
         self._meter = Meter(self._platform, message["flush_bytes"])
         self._platform.synchronize()
         del tensors, state, arguments  # copies that the model does not use
-        self._release(
-            {"buffers": False, "model": False, "remember": False}, ()
-        )  # what constructing the model left behind is not part of the calls' peak
+        # What constructing the model left behind is not part of the calls' peak.
+        self._release({"buffers": False, "model": False, "remember": False}, ())
         return b""
 
     def _take_buffers(self, message: Any, descriptors: Sequence[int]) -> bytes:
@@ -235,7 +222,7 @@ class Worker:
         if self._meter is None or self._buffers is None:
             raise ValueError(f"{kind.name} before there are a model and buffers")
         kernels: Kernels = []
-        self._buffers.fetch()
+        self._buffers.arenas.fetch()
         self._take_memory()
         with torch.no_grad():
             returned, device_ns, captured = self._measured(kind, payload, self._meter, kernels)
@@ -296,7 +283,7 @@ class Worker:
         aliases = self._aliases.aliases(outputs[:MAX_OUTPUTS], buffers.input_range)
         claims = tuple(copy_one(*one) for one in zip(outputs, views, aliases))
         self._platform.synchronize()
-        buffers.publish()
+        buffers.arenas.publish()
         if not captured:  # the memory of a graph's outputs is the graph's choice, not the candidate's
             self._aliases.remember(outputs[:MAX_OUTPUTS])
         return OutputsClaim(structure, claims, captured)
