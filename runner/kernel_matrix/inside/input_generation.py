@@ -144,7 +144,7 @@ def draw_inputs(
     is the range of the integers in mode ``exact``. ``properties`` of each tensor are kept.
     """
     with _drawing(device, dtype, seed):
-        drawn = module.get_inputs()
+        drawn = list(module.get_inputs())
         known = [one or NO_PROPERTIES for one in properties]
         known += [NO_PROPERTIES] * (len(tensors_in(drawn)) - len(known))
         # In one input only: implementations that split numbers into halves may leave out the product of the lower two.
@@ -159,7 +159,8 @@ def draw_inputs(
             change = _Change(dtype, mode, whole, known[place], key, longest, may_be_wide=place == wide)
             return _as_input(tensor.to(device), change)
 
-        return [map_tensors(value, as_input) for value in drawn]
+        # Each is freed when it is changed, since there may be too little memory for all of them twice.
+        return [map_tensors(drawn.pop(0), as_input) for _ in range(len(drawn))]
 
 
 def inspect_inputs(

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.judge import bits
-from kernel_matrix.inside.judge.bits import all_bits_set, same_bits
+from kernel_matrix.inside.judge.bits import all_bits_set, fingerprint, same_bits
 
 pytestmark = pytest.mark.torch
 
@@ -34,6 +34,38 @@ def test_a_copy_is_the_same_and_one_flipped_bit_is_not(name, chunk, monkeypatch)
     assert same_bits(tensor, copy)
     copy.reshape(-1).view(torch.uint8)[-1] ^= 1
     assert not same_bits(tensor, copy)
+
+
+@pytest.mark.parametrize("name", TENSORS)
+@pytest.mark.parametrize("hashed", [1, 3, 1 << 20])
+def test_fingerprint_is_of_every_bit(name, hashed, monkeypatch):
+    monkeypatch.setattr(bits, "HASHED", hashed)
+    tensor = TENSORS[name].contiguous()
+    before = fingerprint(tensor, 7)
+    assert fingerprint(tensor.clone(), 7) == before
+    each = tensor.reshape(-1).view(torch.uint8)
+    for place in range(len(each)):
+        for bit in (1, 128):
+            each[place] ^= bit
+            assert fingerprint(tensor, 7) != before
+            each[place] ^= bit
+    assert fingerprint(tensor, 7) == before
+
+
+def test_fingerprint_sees_words_that_changed_places():
+    tensor = torch.arange(16.0)
+    found = {fingerprint(tensor.roll(shift), 7) for shift in range(16)}
+    assert len(found) == 16
+
+
+def test_fingerprint_depends_on_its_secret():
+    tensor = torch.arange(16.0)
+    assert len({fingerprint(tensor, seed) for seed in range(16)}) == 16
+
+
+def test_fingerprint_of_a_transposed_tensor_is_of_its_memory():
+    tensor = torch.randn(6, 4)
+    assert fingerprint(tensor.T, 7) == fingerprint(tensor, 7)
 
 
 def test_same_bits_of_transposed_sees_each_element(monkeypatch):

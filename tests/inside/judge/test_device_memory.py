@@ -251,7 +251,7 @@ def frugal(monkeypatch):
 
 @pytest.mark.usefixtures("frugal")
 def test_frugal_calls_leave_no_tensor_with_the_judge(judged, monkeypatch):
-    made, kept = [], []
+    made, kept, rooms = [], [], []
     draw, room, asked = ReferenceModel.draw, WorkerClient._room_for_outputs, WorkerClient._asked
 
     def watched_draw(*arguments, **options):
@@ -260,9 +260,8 @@ def test_frugal_calls_leave_no_tensor_with_the_judge(judged, monkeypatch):
         return inputs
 
     def watched_room(client):
-        memory = room(client)
-        made.append(weakref.ref(memory))
-        return memory
+        rooms.append(room(client))
+        return rooms[-1]
 
     def watched(*arguments):
         kept.extend(one for one in made if one() is not None)
@@ -277,28 +276,32 @@ def test_frugal_calls_leave_no_tensor_with_the_judge(judged, monkeypatch):
     assert any(trial.phase == "after" for trial in report.trials)
     assert made
     assert not kept
+    assert set(rooms) == {None}
 
 
 @pytest.mark.usefixtures("frugal")
-def test_frugal_calls_give_buffers_back_before_outputs_are_taken(judged, monkeypatch):
+def test_frugal_calls_have_either_inputs_or_outputs_lent(judged, monkeypatch):
     order = []
-    release, taken = WorkerClient._release, WorkerClient._taken
 
-    def watched_release(client, **what):
-        order.append("release")
-        release(client, **what)
+    def watch(name, word):
+        function = getattr(WorkerClient, name)
 
-    def watched_taken(client, *arguments, **options):
-        order.append("taken")
-        result = taken(client, *arguments, **options)
-        assert not client.is_lent
-        return result
+        def watched(client, *arguments, **options):
+            order.append(word(*arguments, **options))
+            return function(client, *arguments, **options)
 
-    monkeypatch.setattr(WorkerClient, "_release", watched_release)
-    monkeypatch.setattr(WorkerClient, "_taken", watched_taken)
+        monkeypatch.setattr(WorkerClient, name, watched)
+
+    watch("_lend", lambda _arguments, tensors, like, **_: f"{len(tensors)} inputs, {len(like)} outputs lent")
+    watch("_asked", lambda *_: "called")
+    watch("_release", lambda **_: "given back")
+    watch("_copied", lambda *_: "taken")
     assert judged(source(1.0))[2] is None
-    assert "taken" in order
-    assert all(order[place - 1] == "release" for place, what in enumerate(order) if what == "taken")
+    lent = ("1 inputs, 0 outputs lent", "0 inputs, 1 outputs lent")
+    call = [lent[0], "called", "given back", lent[1], "given back", "taken"]
+    taken = [place for place, what in enumerate(order, 1) if what == "taken"]
+    assert taken
+    assert all(order[place - len(call) : place] == call for place in taken)
 
 
 FOUND = {

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import weakref
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,15 @@ torch = pytest.importorskip("torch")
 
 import kernel_matrix
 from kernel_matrix.inside.input_generation import LOWER_BITS
-from kernel_matrix.inside.judge import precise_model
+from kernel_matrix.inside.judge import controls, precise_model
 from kernel_matrix.inside.judge.precise_model import PreciseModel
 from kernel_matrix.inside.judge.reference import DrawnInputs, ReferenceModel, guarded, round_mantissa
 from kernel_matrix.inside.judge.session_ended import SessionEnded
+from kernel_matrix.inside.judge.tolerance import Tolerance
 from kernel_matrix.inside.wire import Structure
 from kernel_matrix.model.enums import Dtype, Fault, InputMode, Stage, Status, fault_of
 from kernel_matrix.model.messages import Evidence
+from kernel_matrix.platforms.cpu import inside as cpu
 
 pytestmark = pytest.mark.torch
 
@@ -425,6 +428,72 @@ def test_pieces_that_cannot_be_compared_are_made_smaller(reference, monkeypatch)
     monkeypatch.setattr(precise_model, "_is_same", lacking)
     model = reference(SMALL.format(rows=20, answer="x * 2"), values=LARGE)
     assert (model.precision, model.pieces) == ("float64", 16)
+
+
+OWN_LACKS = """
+if x.shape[0] > {rows} and short:
+    raise MemoryError
+return {answer}
+"""
+
+
+def short_of_memory(reference, rows, answer):
+    """Return a model for which memory lacks from now on for more than so many rows, in any precision."""
+    model = reference(OWN_LACKS.format(rows=rows, answer=answer), extra="short = []", values=LARGE)
+    model._module.short.append(True)
+    return model
+
+
+def test_memory_that_lacks_for_the_cells_own_dtype_cuts_calls_too(reference):
+    model = short_of_memory(reference, 20, "x.softmax(1)")
+    inputs = model.draw(InputMode.STANDARD, "test")
+    expected = model.expect(inputs)
+    assert expected.trusted[0].dtype == torch.float32
+    assert torch.allclose(expected.trusted[0], inputs[0].softmax(1))
+    assert torch.allclose(expected.outputs[0], inputs[0].double().softmax(1), rtol=1e-12)
+    assert torch.equal(model.answer(inputs)[0], expected.trusted[0])
+    assert model.pieces == 8
+
+
+def test_error_of_some_rows_is_allowed_where_all_take_too_much_memory(reference, monkeypatch):
+    answer = "(x * 1e4 + 1e8) - 1e8"  # in single precision, hundreds of roundings of the result
+    model, whole = short_of_memory(reference, 20, answer), reference(f"return {answer}", values=LARGE)
+    inputs = model.draw(InputMode.STANDARD, "test")
+    call = PreciseModel.call
+
+    def lacking(made, *arguments):
+        if made.precision == "float64":
+            raise MemoryError
+        return call(made, *arguments)
+
+    model.expect(inputs)
+    monkeypatch.setattr(PreciseModel, "call", lacking)
+    expected, wanted = model.expect(inputs), whole._model(*inputs)
+    assert (model.precision, model.pieces) == ("float32", 8)
+    assert expected.outputs[0] is expected.trusted[0]
+    (allowed,), (alone,) = (
+        one.allowances(Tolerance(1e-6)) for one in (expected, replace(expected, some=None, _allowances={}))
+    )
+    assert allowed.everywhere > 4 * alone.everywhere
+    assert allowed.strays
+    assert controls.accepts([wanted], expected, Tolerance(1e-6))
+    assert not controls.accepts([wanted * (1 + 1e-3)], expected, Tolerance(1e-6))
+
+
+@pytest.mark.parametrize(("rows", "answer"), [(20, "x - x.mean(0)"), (4, "x * 2"), (20, "x.mul_(2) + 1")])
+def test_memory_that_lacks_where_rows_cannot_be_cut_is_an_error(rows, answer, reference):
+    model = short_of_memory(reference, rows, answer)
+    inputs = model.draw(InputMode.STANDARD, "test")
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            model.answer(inputs)
+
+
+def test_a_call_s_temporaries_are_counted_where_the_platform_can(reference, monkeypatch):
+    assert reference("return x * 2").temporary_bytes == 0
+    peaks = iter([1000, 300])  # the first is of what was before the call
+    monkeypatch.setattr(cpu, "take_peak", lambda: next(peaks))
+    assert reference("return x * 2").temporary_bytes == 300
 
 
 DEPENDENT = {

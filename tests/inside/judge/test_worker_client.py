@@ -60,8 +60,10 @@ class Peer:
     def ready(self):
         self.channel.send(FrameKind.READY)
 
-    def answer(self, sequence, *, device_ns=5, claim=CLAIM):
+    def answer(self, sequence, *, device_ns=5, claim=CLAIM, traced=None):
         self.channel.send(FrameKind.DONE, sequence, pack_done(device_ns))
+        if traced is not None:
+            self.channel.send(FrameKind.TRACED, sequence, pack_traced(traced))
         self.channel.send(FrameKind.OUTPUTS, sequence, pack_outputs(claim))
 
     def read(self):
@@ -129,10 +131,9 @@ def test_an_answered_call_is_measured_by_both_clocks(pair):
 
 def test_replay_sends_count_and_trace_returns_kernels(pair):
     side, peer = pair
-    for sequence in (1, 2):
-        peer.answer(sequence)
     seen = [("kernel", 3, 40)]
-    peer.channel.send(FrameKind.TRACED, 2, pack_traced(seen))
+    peer.answer(1)
+    peer.answer(2, traced=seen)
     assert side.replay(7, Stage.TIME).times.device_ns == 5
     result, kernels = side.trace(Stage.VERIFY)
     assert (result.claim, kernels) == (CLAIM, seen)
@@ -146,7 +147,7 @@ def test_kernels_of_a_call_that_was_not_traced_are_a_violation(sequence, pair):
     side, peer = pair
     peer.answer(1)
     call(side)
-    peer.answer(2)
+    peer.channel.send(FrameKind.DONE, 2, pack_done(5))
     peer.channel.send(FrameKind.TRACED, sequence, pack_traced([]))
     with pytest.raises(SessionEnded, match="TRACED for a call that was not asked for"):
         side.trace(Stage.VERIFY)
@@ -230,8 +231,7 @@ def test_only_what_may_compile_gets_the_time_for_it_to_get_ready(compiles, waite
 
 def test_a_tracer_is_given_time_to_start(pair):
     side, peer = pair
-    peer.answer(1)
-    peer.channel.send(FrameKind.TRACED, 1, pack_traced([]))
+    peer.answer(1, traced=[])
     side.trace(Stage.VERIFY)
     assert side._waits_s == TRACER_S + TIMEOUTS.call_s
 

@@ -395,6 +395,8 @@ def batches_of(
     layout = BatchLayout(reference, supply.next(), 1)
     per_set = layout.input_bytes + layout.output_bytes
     free = reference.platform.free_bytes()
+    if free is not None:  # what is compared must fit, too: in a lower precision an honest rounding may look wrong
+        free = max(0, free - reference.expected_bytes)
     room = MOST_BYTES if free is None else free // (COPIES + contestants)
     most = MOST_BYTES if free is None else min(MOST_BYTES, free // MOST_SHARE)
     timely = min(int(LONG_NS / max(call_ns, 1.0)), int(LONGEST_NS / max(slowest_ns, 1.0)))

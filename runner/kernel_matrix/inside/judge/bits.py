@@ -1,13 +1,14 @@
-"""Comparing tensors bit by bit: NaN equals itself, and nothing is rounded."""
+"""Comparing tensors bit by bit, or by their fingerprints: NaN equals itself, and nothing is rounded."""
 
 from __future__ import annotations
 
-from typing import Iterator, Tuple
+from typing import Iterator, List, Tuple
 
 import torch
 
 WORD = 8
 CHUNK = 1 << 25  # words compared at once; bounds the memory of a comparison
+HASHED = 1 << 22  # words hashed at once, with the same secret numbers for each such piece
 
 _SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -21,6 +22,27 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     # Read once at the end, since a GPU would wait for the host after each chunk.
     differs = [(left != right).any() for left, right in _chunks(one, other)]
     return not differs or not bool(torch.stack(differs).any())
+
+
+def fingerprint(tensor: torch.Tensor, seed: int) -> Tuple[int, ...]:
+    """Return numbers that tell whether a tensor's bits have changed, without a copy of it.
+
+    Each piece is hashed with the universal hash function NH (Black et al., UMAC, CRYPTO 1999), in signed arithmetic.
+    For whoever does not know ``seed``, other bits have the same hash with a chance of one in 2^31.
+    """
+    flat = _flat(_in_memory_order(tensor)).view(torch.uint8)
+    words = flat[: len(flat) // WORD * WORD].view(torch.int32)
+    generator = torch.Generator(flat.device).manual_seed(seed)
+    shape = (2 * min(HASHED, len(words) // 2),)
+    secret = torch.randint(-(1 << 31), 1 << 31, shape, dtype=torch.int32, device=flat.device, generator=generator)
+    hashes = [_hash(piece + secret[: len(piece)]) for piece in words.split(2 * HASHED)] if len(words) else []
+    rest: List[int] = flat[len(words) * 4 :].tolist()
+    return (*(torch.stack(hashes).tolist() if hashes else ()), *rest)
+
+
+def _hash(words: torch.Tensor) -> torch.Tensor:
+    pairs = words.view(-1, 2)
+    return (pairs[:, 0].long() * pairs[:, 1]).sum()
 
 
 def all_bits_set(tensor: torch.Tensor) -> torch.Tensor:

@@ -91,7 +91,7 @@ def check_repeatable(
     again = reference.answer(inputs)
     if all(map(same_bits, again, expected.trusted)):
         return
-    itself = replace(expected, outputs=expected.trusted, _allowances={})
+    itself = replace(expected, outputs=expected.trusted, some=None, _allowances={})
     pairs = zip(itself.allowances(tolerance), expected.allowances(tolerance))
     allowed = [exact.eased(usual.at_most(MOST_NOISE)) for exact, usual in pairs]
     if not all(map(passes, again, expected.trusted, expected.trusted, allowed)):
@@ -172,13 +172,16 @@ def variations(reference: ReferenceModel, expected: ExpectedOutput) -> Tuple[flo
 
     The value is the standard deviation over a few sets of inputs. It limits how far an answer may be off.
     """
-    if not any(_is_number(tensor) for tensor in expected.trusted):
+    if not any(is_number(tensor) for tensor in expected.trusted):
         return ()
-    others = (reference.draw(InputMode.STANDARD, "another", index) for index in range(OTHER_INPUTS))
-    answers = [expected.outputs, *(reference.expect(inputs).outputs for inputs in others)]
+
+    def answer(index: int) -> Tuple[torch.Tensor, ...]:  # which frees the inputs before the next ones are drawn
+        return reference.expect(reference.draw(InputMode.STANDARD, "another", index)).outputs
+
+    answers = [expected.outputs, *map(answer, range(OTHER_INPUTS))]
     return tuple(
         float(torch.stack([answer[place].double().reshape(()) for answer in answers]).std())
-        if _is_number(tensor)
+        if is_number(tensor)
         else math.inf
         for place, tensor in enumerate(expected.trusted)
     )
@@ -326,7 +329,8 @@ def _holds(found: Iterable[torch.Tensor]) -> bool:
     return not flags or bool(torch.stack(flags).all())
 
 
-def _is_number(tensor: torch.Tensor) -> bool:
+def is_number(tensor: torch.Tensor) -> bool:
+    """Return True for a single real number."""
     return tensor.numel() == 1 and not tensor.is_complex()
 
 

@@ -40,6 +40,7 @@ class DeviceMemory:
         """Count what is in use now as contexts; all processes have opened the device, and no source is loaded."""
         self.known = self._platform.device_memory() is not None
         self._overhead = self._beyond_the_judge()
+        self.limit_judge()
 
     @property
     def capacity(self) -> int:
@@ -93,9 +94,10 @@ class DeviceMemory:
 
     @contextmanager
     def making_room(self, name: str) -> Iterator[None]:
-        """Make room for a call of contestant ``name``, whose peak is known."""
+        """Make room for a call of contestant ``name``, whose peak is known, and leave it what it took of a cap."""
         self._make_room(self.peak(name) - self._held.get(name, 0))
         yield
+        self.limit_judge()
 
     def _make_room(self, needed: int) -> None:
         """Give back what the judge keeps without use if ``needed`` bytes are not free."""

@@ -115,13 +115,17 @@ class MemoryBlame:
         self._clients = clients
         self._pause = pause
 
-    def needed_bytes(self) -> Optional[int]:
-        """Return the memory of a device on which the reference can be its own candidate; None if it is not known."""
+    def needed_bytes(self, outputs: int) -> Optional[int]:
+        """Return the least memory with which the reference can be its own candidate; None if it is not known.
+
+        Besides a reserve that is the most of two copies of the inputs, as they are lent; the inputs and what a call
+        takes; and the inputs and two copies of the ``outputs`` (in bytes), as they are compared.
+        """
         if not (self._memory.known and self._pause.works):
             return None
-        inputs, outputs = self._baseline.lent_bytes
+        inputs = self._baseline.lent_bytes[0]
         took = max(self._memory.peak(self._baseline.name), self._baseline.given_bytes)
-        return took + inputs + HELD_OUTPUTS * outputs + RESERVE_BYTES
+        return inputs + max(inputs, took, HELD_OUTPUTS * outputs) + RESERVE_BYTES
 
     def shortage(self, ended: SessionEnded) -> Optional[Shortage]:
         """Return the state of the device's memory, if that is what ended a workload, and if it can be known."""

@@ -54,6 +54,12 @@ class PreciseModel:
         self._like = like
         self._sliced: Tuple[int, ...] = ()  # indices of the input tensors that are cut
 
+    def with_module(self, module: Any, precision: str) -> PreciseModel:
+        """Return another model of the same computation, called in the same pieces."""
+        other = PreciseModel(module, precision, self._run, self._like)
+        other.pieces, other._sliced = self.pieces, self._sliced
+        return other
+
     def call(self, module: Any, inputs: List[Any]) -> ModelAnswer:
         """Call ``module``, which is this one or a copy of it, on ``inputs`` in this precision."""
         if self.pieces == 1:
@@ -70,6 +76,11 @@ class PreciseModel:
             for output, part in zip(outputs, answer.outputs):
                 output[start:stop] = part
         return ModelAnswer(structure, tuple(outputs))
+
+    def call_some(self, inputs: List[Any]) -> Tuple[ModelAnswer, int]:
+        """Call this model, which is called in pieces, for a few rows; return their answer and number."""
+        rows = max(FEWEST_ROWS, self._like[0].shape[0] // PIECES[-1])
+        return self._call_rows(self.module, inputs, self._sliced, 0, rows), rows
 
     def cut(self, inputs: List[Any]) -> bool:
         """Call in more pieces from now on; return False if that cannot be, or would change the outputs."""

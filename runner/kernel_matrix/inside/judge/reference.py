@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
+import secrets
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,7 +38,7 @@ from kernel_matrix.inside.input_generation import (
     tensors_in,
 )
 from kernel_matrix.inside.input_properties import DRAWS, InputProperties
-from kernel_matrix.inside.judge.bits import same_bits
+from kernel_matrix.inside.judge.bits import fingerprint
 from kernel_matrix.inside.judge.precise_model import ModelAnswer, PreciseModel
 from kernel_matrix.inside.judge.session_ended import finding
 from kernel_matrix.inside.judge.tolerance import AllowedError, Tolerance, allowance
@@ -65,6 +66,9 @@ class ExpectedOutput:
     """Indices of the input tensors that the reference writes to."""
     left: Optional[ExpectedOutput] = None
     """Contents of these inputs afterwards; None if there are none."""
+    some: Optional[ExpectedOutput] = None
+    """Some rows of the outputs, where there is too little memory for all of them in a higher precision: they show what
+    the trusted implementation errs by."""
     _allowances: Dict[Tolerance, Tuple[AllowedError, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def allowances(self, tolerance: Tolerance) -> Tuple[AllowedError, ...]:
@@ -72,9 +76,14 @@ class ExpectedOutput:
         if tolerance not in self._allowances:
             pairs = enumerate(zip(self.outputs, self.trusted))
             variations = dict(enumerate(tolerance.variations))
-            self._allowances[tolerance] = tuple(
+            found = [
                 allowance(wanted, same, tolerance, variations.get(index, math.inf)) for index, (wanted, same) in pairs
-            )
+            ]
+            if self.some is not None:
+                shares = (whole.numel() / max(1, part.numel()) for whole, part in zip(self.trusted, self.some.trusted))
+                rows = zip(found, self.some.allowances(tolerance), shares)
+                found = [mine.eased(theirs.for_more(share)) for mine, theirs, share in rows]
+            self._allowances[tolerance] = tuple(found)
         return self._allowances[tolerance]
 
     def eased(self, other: ExpectedOutput, tolerance: Tolerance) -> ExpectedOutput:
@@ -104,9 +113,11 @@ class DrawnInputs:
         self._values = None
 
     def can_be_drawn_again(self) -> bool:
-        """Return True if another draw has equal bits."""
-        again = tensors_in(self._draw())
-        return len(again) == len(tensors_in(self.values)) and all(map(same_bits, tensors_in(self.values), again))
+        """Return True if another draw has equal bits; two draws are never in memory together."""
+        seed = secrets.randbits(63)
+        before = [fingerprint(tensor, seed) for tensor in tensors_in(self.values)]
+        self.forget()
+        return before == [fingerprint(tensor, seed) for tensor in tensors_in(self.values)]
 
 
 class ReferenceModel:
@@ -137,8 +148,12 @@ class ReferenceModel:
         model = self._module.Model(*map_tensors(self.init_arguments, torch.clone))
         self._model = place_reference(model, device, dtype)
         self.state: Dict[str, torch.Tensor] = dict(self._model.state_dict())
-        self._writes = True
+        self._rows: Optional[PreciseModel] = None  # the model called in pieces, once memory was lacking
+        self._can_be_cut = True
+        self._proof: Optional[PreciseModel] = None  # in float64, which has shown that rows are independent
         self._written: Tuple[int, ...] = ()
+        self.temporary_bytes = 0
+        """Most memory that a call takes besides inputs and outputs; 0 where the platform does not count it."""
         self._views: Tuple[bool, ...] = ()
         self.like: Tuple[torch.Tensor, ...] = ()  # shape, dtype and strides of each output, without its memory
         seeds = (derive_seed(secret, "properties", index) for index in range(DRAWS))
@@ -146,6 +161,8 @@ class ReferenceModel:
         self.properties = inspect_inputs(self._module, device, dtype, seeds) if properties is None else properties
         probe = self.draw(InputMode.STANDARD, "probe")
         self._look_at_one_call(probe)
+        if self._written:
+            probe = self.draw(InputMode.STANDARD, "probe")
         self.call_bytes = nbytes_of([*tensors_in(probe), *self.like])  # inputs and outputs of one call
         self._oracle = self._higher_precision(probe)
         self.platform.release_memory(1 / _IDLE_SHARE)
@@ -160,7 +177,13 @@ class ReferenceModel:
     @property
     def pieces(self) -> int:
         """Return in how many pieces expected outputs are computed."""
-        return 1 if self._oracle is None else self._oracle.pieces
+        return max(1 if model is None else model.pieces for model in (self._oracle, self._rows))
+
+    @property
+    def expected_bytes(self) -> int:
+        """Return what the outputs of a call take in the cell's own dtype, with temporaries, and in float64."""
+        in_float64 = sum(int(like.numel()) for like in self.like) * 8
+        return self.temporary_bytes + nbytes_of(self.like) + in_float64
 
     @property
     def written(self) -> Tuple[int, ...]:
@@ -186,16 +209,17 @@ class ReferenceModel:
         Raises:
             SessionEnded: ``problem_error`` if the reference returns anything but tensors.
         """
-        trusted = self._run(self._model, self._spared(inputs))  # first: the precise answer takes twice its memory
+        trusted = self._trusted(inputs)  # first: the precise answer takes twice its memory
         precise = self._answer_precisely(inputs)
         self.platform.release_memory(1 / _IDLE_SHARE)
         wanted = trusted if precise is None else precise
         left = ExpectedOutput(Structure.TUPLE, wanted.left, trusted.left) if self._written else None
-        return ExpectedOutput(trusted.structure, wanted.outputs, trusted.outputs, self._views, self._written, left)
+        expected = ExpectedOutput(trusted.structure, wanted.outputs, trusted.outputs, self._views, self._written, left)
+        return expected if precise is not None else replace(expected, some=self._expect_some(inputs, trusted))
 
     def answer(self, inputs: List[Any]) -> Tuple[torch.Tensor, ...]:
         """Return the reference's outputs in the cell's own dtype."""
-        return self._run(self._model, self._spared(inputs)).outputs
+        return self._trusted(inputs).outputs
 
     def answer_one_precision_lower(self, inputs: List[Any]) -> Optional[Tuple[torch.Tensor, ...]]:
         """Return the outputs for inputs and parameters rounded to the mantissa of the next lower precision.
@@ -222,6 +246,40 @@ class ReferenceModel:
         oracle = self._oracle or self._precise(self._model, self.precision)
         answer = oracle.call(model, map_tensors(inputs, rounded))
         return tuple(tensor.to(like.dtype) for tensor, like in zip(answer.outputs, self.like))
+
+    def _trusted(self, inputs: List[Any]) -> ModelAnswer:
+        """Call the reference in the cell's own dtype, in pieces if memory is lacking for a whole call."""
+        try:
+            return self._run(self._model, self._spared(inputs))
+        except Exception as error:
+            if classify(error) is not CallFailure.MEMORY or self._written or not self._can_be_cut:
+                raise
+        self.platform.release_memory()  # not while the exception holds what the call had made
+        self._rows = self._rows or self._cut(inputs)
+        if self._rows is None:
+            self._can_be_cut = False
+            return self._run(self._model, inputs)
+        return self._rows.call(self._model, inputs)
+
+    def _cut(self, inputs: List[Any]) -> Optional[PreciseModel]:
+        """Return the reference in its own precision, called in pieces, if float64 shows that rows are independent."""
+        if self._proof is None:
+            proof = self._precise(torch.nn.Module.double(copy.deepcopy(self._model)), "float64")
+            self._proof = proof if proof.cut(inputs) else None
+        own = dtype_name(PARAMETER_DTYPES[self.dtype])
+        return None if self._proof is None else self._proof.with_module(self._model, own)
+
+    def _expect_some(self, inputs: List[Any], trusted: ModelAnswer) -> Optional[ExpectedOutput]:
+        """Return what is expected in float64 of some rows; None if rows depend on one another, or memory is lacking."""
+        if self._proof is None:
+            return None
+        try:
+            answer, rows = self._proof.call_some(inputs)
+        except Exception as error:
+            if classify(error) is not CallFailure.MEMORY:
+                raise
+            return None
+        return ExpectedOutput(trusted.structure, answer.outputs, tuple(output[:rows] for output in trusted.outputs))
 
     def _run(self, model: Any, inputs: List[Any]) -> ModelAnswer:
         with torch.no_grad(), torch.device(self.device):
@@ -251,23 +309,26 @@ class ReferenceModel:
             self.platform.release_memory()  # not while the exception holds what the call had made
             if self._written or not oracle.cut(inputs):
                 return None
+            self._proof = oracle
 
     def _precise(self, module: Any, precision: str) -> PreciseModel:
         return PreciseModel(module, precision, self._run, self.like)
 
     def _spared(self, inputs: List[Any]) -> List[Any]:
         """Return ``inputs`` for the reference, as a copy if it writes to them."""
-        spared: List[Any] = map_tensors(inputs, torch.clone) if self._writes else inputs
+        spared: List[Any] = map_tensors(inputs, torch.clone) if self._written else inputs
         return spared
 
     def _look_at_one_call(self, inputs: List[Any]) -> None:
-        """Find out what the reference returns, which outputs share memory, and which inputs it writes to."""
-        given = self._spared(inputs)
-        returned = self._run(self._model, given).outputs
-        pairs = enumerate(zip(tensors_in(inputs), tensors_in(given)))
-        self._written = tuple(index for index, (before, after) in pairs if not same_bits(before, after))
-        self._writes = bool(self._written)
-        self._views = _shared(returned, [*tensors_in(given), *self.state.values()])
+        """Find out what the reference returns, which outputs share memory, and to which of these inputs it writes."""
+        seed, given = secrets.randbits(63), tensors_in(inputs)
+        before = [fingerprint(tensor, seed) for tensor in given]
+        self.platform.take_peak()
+        returned = self._run(self._model, inputs).outputs
+        self.temporary_bytes = self.platform.take_peak() or 0
+        pairs = enumerate(zip(before, given))
+        self._written = tuple(index for index, (was, tensor) in pairs if fingerprint(tensor, seed) != was)
+        self._views = _shared(returned, [*given, *self.state.values()])
         self.like = tuple(torch.empty_like(tensor, device="meta") for tensor in returned)
 
     def _higher_precision(self, probe: List[Any], below: str = "") -> Optional[PreciseModel]:

@@ -112,6 +112,10 @@ class AllowedError:
             astray=max(self.astray, share * other.astray),
         )
 
+    def for_more(self, times: float) -> AllowedError:
+        """Return the same for so many times as many elements."""
+        return replace(self, strays=int(self.strays * times))
+
     def at_most(self, share: float) -> AllowedError:
         """Return a copy that adds at most this share of the spread to an element's own tolerance."""
         most = share * self.spread

@@ -45,8 +45,8 @@ LARGE = 1 << 30  # above these bytes of inputs and outputs, modes get FEW_TRIALS
 # inputs there are two copies, the judge's and the lent one; of outputs three, as returned, lent and taken, and what is
 # expected in the cell's dtype and in float64, which takes as much as three more in single precision.
 EXPECTED_BESIDE = 6
-# Where it does not hold this multiple, and what RESERVE_BYTES are for, the judge has neither its own copy of the inputs
-# during a call nor room for the outputs.
+# Where it does not hold this multiple, the judge has neither its own copy of the inputs during a call nor a buffer for
+# the outputs.
 OWN_BESIDE = 3
 FEW_TRIALS = {InputMode.STANDARD: 2, InputMode.OUTLIER: 1, InputMode.EXACT: 2}
 EASINGS = 4  # further inputs for the trusted implementation before nearly correct values are called wrong
@@ -181,9 +181,9 @@ class Verifier:
         """
         case = self._first = self._case(reference, InputMode.STANDARD, "before", 0)
         self._reference, self._like = reference, reference.like
-        self._is_short = self._lacks_room(reference, EXPECTED_BESIDE * reference.call_bytes)
-        needed = OWN_BESIDE * reference.call_bytes + RESERVE_BYTES
-        self.is_frugal = self._lacks_room(reference, needed) and _guarded(case.drawn.can_be_drawn_again)
+        self._is_short = self._lacks_room(reference, EXPECTED_BESIDE)
+        is_tight = self._lacks_room(reference, OWN_BESIDE) and not self._job.mutates_inputs
+        self.is_frugal = is_tight and _guarded(case.drawn.can_be_drawn_again)
         self._left_out = tuple(mode for mode in self._modes() if not reference.can_change(mode))
         for mode in self._left_out:
             self.labels.append(f"{LEFT_OUT}:{mode.value}")
@@ -206,7 +206,7 @@ class Verifier:
         # that, the baseline's answer will show whether the reference agrees with itself.
         repeats = _guarded(lambda: controls.repeats_itself(reference, case.inputs)) if self.is_frugal else False
         expected = case.expected
-        if self.is_frugal:
+        if self.is_frugal and any(map(controls.is_number, expected.trusted)):
             case.drawn.forget()  # the variations are of other inputs
         variations = _guarded(lambda: controls.variations(reference, expected))
         self.tolerance = replace(self.tolerance, variations=variations)
@@ -450,8 +450,12 @@ class Verifier:
             client.park()  # the judge's own temporaries need not fit beside its buffers and caches
         return self._judge(client, case, result), result
 
-    def _lacks_room(self, reference: ReferenceModel, needed_bytes: int) -> bool:
-        """Return True if the device's memory, or the cell's share of it, is less than ``needed_bytes``."""
+    def _lacks_room(self, reference: ReferenceModel, beside: int) -> bool:
+        """Return True if the device's memory, or the cell's share of it, does not hold the tensors of a call so often.
+
+        The reference's temporaries, and what :data:`RESERVE_BYTES` are for, take room too.
+        """
+        needed_bytes = beside * reference.call_bytes + reference.temporary_bytes + RESERVE_BYTES
         reading = reference.platform.device_memory()
         return reading is not None and needed_bytes > min(reading[1], self._job.device_memory_bytes or reading[1])
 

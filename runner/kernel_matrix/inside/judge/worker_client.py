@@ -9,7 +9,21 @@ import socket
 import time
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
 
 import torch
 
@@ -17,7 +31,7 @@ from kernel_matrix.inside.arguments import NotTransferableError, encode_argument
 from kernel_matrix.inside.error_excerpt import first_error, useful_part
 from kernel_matrix.inside.exception_kinds import missing_kernel_package
 from kernel_matrix.inside.input_generation import tensors_in
-from kernel_matrix.inside.judge.bits import same_bits
+from kernel_matrix.inside.judge.bits import fingerprint, same_bits
 from kernel_matrix.inside.judge.red_zones import RedZones
 from kernel_matrix.inside.judge.reference import DrawnInputs, ReferenceModel
 from kernel_matrix.inside.judge.session_ended import MAX_LOG, SessionEnded, finding
@@ -101,7 +115,8 @@ class CallResult:
     sent: Tuple[torch.Tensor, ...]
     """The inputs as they were delivered."""
     inputs: Tuple[torch.Tensor, ...]
-    """The inputs after the call: each is the tensor in :attr:`sent` if its bits are the same, else a copy.
+    """The inputs after the call: each is the tensor in :attr:`sent` if its bits are the same, else a copy, or, where
+    memory is short, an empty tensor.
 
     After timed calls of the baseline nothing is compared, and these are the tensors that were sent.
     """
@@ -120,16 +135,48 @@ class LentBuffers:
     output_specs: List[TensorSpec]
     zones: Tuple[RedZones, ...]
 
-    def forget_outputs(self) -> None:
-        """Close the arena of the outputs, and forget all that refers to it."""
-        if self.outputs.descriptor >= 0:
-            self.outputs.close()
-        self.zones = ()
+    @property
+    def inputs_now(self) -> Iterator[torch.Tensor]:
+        """Views of the inputs as they are now."""
+        return (spec.view(self.inputs.tensor) for spec in self.input_specs)
+
+    def damage(self) -> str:
+        """Describe the memory around the tensors that was changed; empty if none was."""
+        return next(filter(None, (zone.damage() for zone in self.zones)), "")
 
     def take_back(self) -> None:
-        """Close both arenas."""
+        """Close both arenas, and forget what refers to them."""
+        self.zones = ()
         self.inputs.close()
-        self.forget_outputs()
+        self.outputs.close()
+
+
+class FrugalCall(NamedTuple):
+    """The next call, if the judge has little memory: what it needs to know when the call has ended."""
+
+    inputs: DrawnInputs
+    like: Sequence[torch.Tensor]
+    seed: int
+    """Secret of the fingerprints."""
+    fingerprints: Tuple[Tuple[int, ...], ...]
+    """Of each tensor among the inputs, as delivered."""
+
+    def unchanged(self, now: Iterable[torch.Tensor]) -> List[bool]:
+        """Return for each input whether it is the same ``now``."""
+        return [fingerprint(tensor, self.seed) == was for tensor, was in zip(now, self.fingerprints)]
+
+
+class EndedCall(NamedTuple):
+    """What is known of a call, or several replayed in a row, when it has ended. Times are of the judge's clock."""
+
+    device_ns: int
+    """Claimed device time."""
+    started_ns: int
+    done_ns: int
+    outputs: bytes
+    """Claims about outputs that were handed over; empty if they follow."""
+    traced: bytes
+    """Claims about kernels that ran; empty unless the call was traced."""
 
 
 class WorkerClient:
@@ -169,7 +216,7 @@ class WorkerClient:
         self._orders_open = 0
         self._lent: Optional[LentBuffers] = None
         self._sent: Tuple[torch.Tensor, ...] = ()
-        self._forgotten: Optional[DrawnInputs] = None
+        self._frugal: Optional[FrugalCall] = None
         self._delivered_ns = 0
         self._moves = False
         self._parameters = ExitStack()
@@ -317,16 +364,17 @@ class WorkerClient:
         """Lend other memory from the next delivery on."""
         self._moves = True
 
-    def deliver(self, inputs: List[Any], like: Sequence[torch.Tensor]) -> None:
+    def deliver(self, inputs: List[Any], like: Sequence[torch.Tensor], *, outputs_follow: bool = False) -> None:
         """Put ``inputs`` into the lent buffer, poison the outputs, and write new red zones around both.
 
         Args:
             inputs: The arguments of the call.
             like: Tensors with the shape, dtype and strides of the expected outputs; ``meta`` tensors suffice.
+            outputs_follow: A buffer for outputs is lent when a call has ended.
         """
         tensors: List[torch.Tensor] = []
         arguments = encoded("get_inputs()", inputs, tensors)
-        lent = self._lend(arguments, tensors, like)
+        lent = self._lend(arguments, tensors, like, outputs_follow=outputs_follow)
         began = time.perf_counter_ns()
         _fill(lent.inputs, lent.input_specs, tensors)
         lent.outputs.tensor.fill_(POISON)
@@ -337,20 +385,20 @@ class WorkerClient:
         lent.inputs.publish()
         lent.outputs.publish()
         self._delivered_ns = time.perf_counter_ns() - began
-        self._sent, self._forgotten = tuple(tensors), None
+        self._sent, self._frugal = tuple(tensors), None
 
     def deliver_drawn(self, inputs: DrawnInputs, like: Sequence[torch.Tensor], *, frugal: bool) -> None:
         """Deliver ``inputs``; where memory is short, use as little of it as possible in the next call.
 
-        If ``frugal``, the judge has neither the inputs nor room for the outputs during the call. When the call has
-        ended, the worker gives back all memory but the model, and remembers how much it was, to take it again before
-        the next call's time begins. Then the judge takes the outputs, frees the buffer in which they were, and draws
-        the inputs again to compare them.
+        If ``frugal``, the judge has only fingerprints of the inputs during the call, and there is no buffer for the
+        outputs (:meth:`_taken_frugally`).
         """
-        self.deliver(inputs.values, like)
-        if frugal:
+        self.deliver(inputs.values, () if frugal else like, outputs_follow=frugal)
+        if frugal and self._lent is not None:
+            seed = secrets.randbits(63)
+            prints = tuple(fingerprint(tensor, seed) for tensor in self._lent.inputs_now)
+            self._sent, self._frugal = (), FrugalCall(inputs, like, seed, prints)
             inputs.forget()
-            self._sent, self._forgotten = (), inputs
 
     def call(self, *, stage: Stage) -> CallResult:
         """Make one call on the delivered inputs."""
@@ -435,10 +483,10 @@ class WorkerClient:
 
     def trace(self, stage: Stage) -> Tuple[CallResult, List[Tuple[str, int, int]]]:
         """Make one call with a tracer; also return (name, launches, device ns) of each kernel, which are claims."""
-        memory = self._room_beforehand()
-        answer = self._asked(FrameKind.TRACE, stage, self._call_patience() + TRACER_S)
-        kernels = self._parsed(stage, unpack_traced, self._receive(FrameKind.TRACED, stage))
-        result = self._finished(stage, answer, memory)
+        memory = self._room_for_outputs()
+        call = self._asked(FrameKind.TRACE, stage, self._call_patience() + TRACER_S)
+        kernels = self._parsed(stage, unpack_traced, call.traced)
+        result = self._finished(stage, call, memory)
         most_ns = MOST_CLAIMED * result.times.wall_ns
         return result, [(name, launches, min(device_ns, most_ns)) for name, launches, device_ns in kernels]
 
@@ -465,26 +513,21 @@ class WorkerClient:
 
     def _run(self, kind: FrameKind, stage: Stage, patience_s: float, order: bytes = b"") -> CallResult:
         """Request calls, and take outputs and inputs."""
-        memory = self._room_beforehand()
+        memory = self._room_for_outputs()
         return self._finished(stage, self._asked(kind, stage, patience_s, order), memory)
 
-    def _room_beforehand(self) -> Optional[torch.Tensor]:
+    def _room_for_outputs(self) -> Optional[torch.Tensor]:
         """Allocate memory for the outputs before a call, so that taking them takes no longer; none if it is short."""
-        return None if self._forgotten is not None else self._room_for_outputs()
+        return None if self._lent is None or self._frugal else torch.empty_like(self._lent.outputs.tensor)
 
-    def _finished(
-        self, stage: Stage, answer: Tuple[OutputsClaim, int, int, int], memory: Optional[torch.Tensor]
-    ) -> CallResult:
-        """Take what a call that was answered has left."""
-        if self._forgotten is not None:
-            self._release(buffers=True, remember=True)
-            memory = self._room_for_outputs()
-        result = self._taken(*answer, memory, compared=self._compares_inputs(stage))
+    def _finished(self, stage: Stage, call: EndedCall, memory: Optional[torch.Tensor]) -> CallResult:
+        """Take what a call that has ended has left."""
+        if self._frugal is not None and self._lent is not None:
+            result = self._taken_frugally(stage, call, self._frugal, self._lent)
+        else:
+            result = self._taken(stage, call, memory)
         self._has_answered = True
         return result
-
-    def _room_for_outputs(self) -> Optional[torch.Tensor]:
-        return None if self._lent is None else torch.empty_like(self._lent.outputs.tensor)
 
     def _asked(
         self,
@@ -492,20 +535,21 @@ class WorkerClient:
         stage: Stage,
         patience_s: float,
         order: bytes = b"",
-    ) -> Tuple[OutputsClaim, int, int, int]:
-        """Request calls; return the claims about outputs and device time, and the times of request and end."""
+    ) -> EndedCall:
+        """Request calls, and wait until they have ended and, unless a buffer follows, outputs are handed over."""
         with self.watching():
             self._prepare_request(patience_s)
             started = time.perf_counter_ns()
             self._request(kind, stage, order)
             claimed = self._receive(FrameKind.DONE, stage)
             done = time.perf_counter_ns()
-            outputs = self._receive(FrameKind.OUTPUTS, stage)
+            traced = self._receive(FrameKind.TRACED, stage) if kind is FrameKind.TRACE else b""
+            outputs = b"" if self._frugal else self._receive(FrameKind.OUTPUTS, stage)
         device_ns = self._parsed(stage, unpack_done, claimed)
         if device_ns > MOST_CLAIMED * (done - started):
             message = f"claims {device_ns} ns for a call that took {done - started} ns"
             raise self._blame(Status.PROTOCOL_VIOLATION, stage, message)
-        return self._parsed(stage, unpack_outputs, outputs), device_ns, started, done
+        return EndedCall(device_ns, started, done, outputs, traced)
 
     def _prepare_request(self, patience_s: float) -> None:
         """Draw the number of the next calls, whose answers may take ``patience_s`` seconds."""
@@ -525,39 +569,60 @@ class WorkerClient:
         """
         return not (self.role is Role.BASELINE and stage is Stage.TIME)
 
-    def _taken(
-        self,
-        claim: OutputsClaim,
-        device_ns: int,
-        started: int,
-        done: int,
-        memory: Optional[torch.Tensor],
-        *,
-        compared: bool,
-    ) -> CallResult:
+    def _taken(self, stage: Stage, call: EndedCall, memory: Optional[torch.Tensor]) -> CallResult:
         """Take outputs, into ``memory``, and inputs, if they are compared, out of the worker's reach."""
-        lent, sent, forgotten = self._lent, self._sent, self._forgotten
-        self._sent, self._forgotten = (), None
+        claim = self._parsed(stage, unpack_outputs, call.outputs)
+        lent, sent = self._lent, self._sent
+        self._sent = ()
         if lent is None or memory is None:
-            times = CallTimes(device_ns, done - started, time.perf_counter_ns() - done, self._delivered_ns)
-            return CallResult(claim, times, outputs=(), sent=(), inputs=(), damage="")
+            return CallResult(claim, self._times(call), outputs=(), sent=(), inputs=(), damage="")
+        outputs = self._copied(lent, memory)
+        times = self._times(call)
+        now, damage = sent, ""
+        if self._compares_inputs(stage):
+            lent.inputs.fetch()
+            damage = lent.damage()
+            now = tuple(map(_unchanged_or_copy, sent, lent.inputs_now))
+        return CallResult(claim, times, outputs, sent, now, damage)
+
+    def _taken_frugally(self, stage: Stage, call: EndedCall, frugal: FrugalCall, lent: LentBuffers) -> CallResult:
+        """Take outputs, for which a buffer is lent now, so that it need not fit into memory beside the call's.
+
+        Before that the worker gives back the inputs and all memory of its own but the model and the outputs. It
+        remembers how much that was, to take it again before the next call's time begins. Inputs are drawn again.
+        """
+        self._frugal = None
+        lent.inputs.fetch()
+        damage, unchanged = lent.damage(), frugal.unchanged(lent.inputs_now)
+        lent_bytes = self.lent_bytes
+        self._release(buffers=True, remember=True)
+        outputs_lent = self._lend([], (), frugal.like, outputs_follow=False)
+        self.lent_bytes = lent_bytes
+        outputs_lent.outputs.tensor.fill_(POISON)
+        self._platform.synchronize()
+        outputs_lent.outputs.publish()
+        with self.watching():
+            self._request(FrameKind.HAND_OVER, stage, b"")
+            claim = self._parsed(stage, unpack_outputs, self._receive(FrameKind.OUTPUTS, stage))
+        self._release(buffers=True)
+        outputs = self._copied(outputs_lent, torch.empty_like(outputs_lent.outputs.tensor))
+        times = self._times(call)
+        self.take_back()
+        sent = tuple(tensors_in(frugal.inputs.values))
+        now = tuple(tensor if same else torch.empty(0) for tensor, same in zip(sent, unchanged))
+        return CallResult(claim, times, outputs, sent, now, damage)
+
+    def _copied(self, lent: LentBuffers, memory: torch.Tensor) -> Tuple[torch.Tensor, ...]:
+        """Copy the outputs into ``memory``, and wait for all work on the device."""
         lent.outputs.fetch()
         memory.copy_(lent.outputs.tensor)
-        self._platform.synchronize()  # on a GPU this also waits for all work that still runs there
-        times = CallTimes(device_ns, done - started, time.perf_counter_ns() - done, self._delivered_ns)
-        outputs = tuple(spec.view(memory) for spec in lent.output_specs)
-        now, damage = sent, ""
-        if compared:
-            lent.inputs.fetch()
-            damage = next(filter(None, (zone.damage() for zone in lent.zones)), "")
-            if forgotten is not None:
-                lent.forget_outputs()
-                sent = tuple(tensors_in(forgotten.values))
-            views = (spec.view(lent.inputs.tensor) for spec in lent.input_specs)
-            now = tuple(map(_unchanged_or_copy, sent, views))
-        if forgotten is not None:
-            self.take_back()
-        return CallResult(claim, times, outputs, sent, now, damage)
+        self._platform.synchronize()
+        return tuple(spec.view(memory) for spec in lent.output_specs)
+
+    def _times(self, call: EndedCall) -> CallTimes:
+        """Return the times of a call whose outputs are taken now."""
+        handover_ns = time.perf_counter_ns() - call.done_ns
+        return CallTimes(call.device_ns, call.done_ns - call.started_ns, handover_ns, self._delivered_ns)
 
     def _call_patience(self) -> float:
         """Return the limit of a call in seconds; a call that compiles first has its own."""
@@ -566,7 +631,14 @@ class WorkerClient:
         least_s = FIRST_CALL_S if self.fastest_s is None else 0.0
         return min(self._timeouts.call_s, max(self._call_limit_s, least_s))
 
-    def _lend(self, arguments: List[Any], tensors: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> LentBuffers:
+    def _lend(
+        self,
+        arguments: List[Any],
+        tensors: Sequence[torch.Tensor],
+        like: Sequence[torch.Tensor],
+        *,
+        outputs_follow: bool,
+    ) -> LentBuffers:
         """Return buffers for this layout; lend new ones if it differs from the one already lent."""
         layout = (arguments, _forms(tensors), _forms(like))
         if self._lent is not None and self._lent.layout == layout and not self._moves:
@@ -586,6 +658,7 @@ class WorkerClient:
             "outputs": [s.to_json() for s in output_specs],
             "input_bytes": input_bytes,
             "output_bytes": output_bytes,
+            "outputs_follow": outputs_follow,
         }
         try:
             self._order(FrameKind.BUFFERS, message, (inputs.descriptor, outputs.descriptor), Stage.LOAD)

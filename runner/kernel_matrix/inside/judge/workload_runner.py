@@ -245,7 +245,7 @@ class WorkloadRunner:
             verifier.controls(reference)
             self._call_rivals(reference, verifier)
             self._limit_calls(verifier)
-        state.needed_memory_bytes = self._blame.needed_bytes()
+        state.needed_memory_bytes = self._blame.needed_bytes(nbytes_of(reference.like))
         self._park(*(name for name in list(self._clients) if name != self._candidate.name))
         self._pause.resume()
         self._phases.enter("verify")

@@ -10,14 +10,20 @@ import os
 import traceback
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
 from kernel_matrix.inside.arguments import decode_arguments
 from kernel_matrix.inside.artifact import unpack
 from kernel_matrix.inside.exception_kinds import classify
-from kernel_matrix.inside.input_generation import place_model, place_reference, seed_torch, set_float32_precision
+from kernel_matrix.inside.input_generation import (
+    nbytes_of,
+    place_model,
+    place_reference,
+    seed_torch,
+    set_float32_precision,
+)
 from kernel_matrix.inside.memory import LentArenas, TensorSpec
 from kernel_matrix.inside.platform import InsidePlatform, load_platform
 from kernel_matrix.inside.source_module import MODULE_SEED, import_file
@@ -56,10 +62,21 @@ def serve(channel: Channel, code: Path, device: str, artifact: Optional[Path] = 
         Worker(channel, code, device, artifact).serve()
 
 
+class FinishedCall(NamedTuple):
+    """A call that has ended, before its outputs are handed over."""
+
+    sequence: int
+    returned: Any
+    captured: bool
+    input_range: Tuple[int, int]
+
+
 class CallBuffers:
     """Memory that the judge lent for the following calls: arguments, and places for outputs."""
 
     def __init__(self, platform: InsidePlatform, message: Any, descriptors: Sequence[int]) -> None:
+        self.outputs_follow: bool = message["outputs_follow"]
+        """Places for outputs come in other buffers, when a call has ended."""
         self.arenas = LentArenas(platform.open_arena, (message["input_bytes"], message["output_bytes"]), descriptors)
         inputs, outputs = self.arenas.inputs.tensor, self.arenas.outputs.tensor
         tensors = [TensorSpec.from_json(spec).view(inputs) for spec in message["inputs"]]
@@ -90,6 +107,7 @@ class Worker:
         self._arguments: List[Any] = []
         self._batches: Optional[CallBatches] = None
         self._replayed: Optional[Tuple[Callable[[], Any], bool]] = None
+        self._finished: Optional[FinishedCall] = None  # whose outputs follow
         self._needed_bytes = 0
 
     def serve(self) -> None:
@@ -110,6 +128,8 @@ class Worker:
             try:
                 if kind in steps:
                     self._channel.send(FrameKind.READY, 0, steps[kind](json.loads(payload or b"{}"), descriptors))
+                elif kind is FrameKind.HAND_OVER:
+                    self._hand_over_last()
                 elif kind is FrameKind.CALLS:
                     self._call_batch(sequence, unpack_calls(payload))
                 else:
@@ -155,7 +175,7 @@ class Worker:
 
     def _construct(self, message: Any, descriptors: Sequence[int]) -> bytes:
         self._give_back()
-        self._model = None  # two of them need not fit into memory
+        self._model = self._finished = None  # two of them need not fit into memory
         self._needed_bytes = 0
         with closing(self._platform.open_arena(descriptors[0], message["nbytes"])) as arena:
             tensors = [TensorSpec.from_json(spec).view(arena.tensor).clone() for spec in message["tensors"]]
@@ -197,8 +217,10 @@ class Worker:
         if message["buffers"]:
             self._give_back()
         if message["model"]:
-            self._model = self._meter = None
+            self._model = self._meter = self._finished = None
         peak = self._platform.take_peak()
+        if peak is not None and self._finished is not None:  # the platform does not count what is still there
+            peak += nbytes_of(flatten(self._finished.returned)[1])
         if message["remember"]:
             self._needed_bytes = peak or 0
         self._platform.release_memory()
@@ -222,15 +244,30 @@ class Worker:
         if self._meter is None or self._buffers is None:
             raise ValueError(f"{kind.name} before there are a model and buffers")
         kernels: Kernels = []
+        self._finished = None
         self._buffers.arenas.fetch()
         self._take_memory()
         with torch.no_grad():
             returned, device_ns, captured = self._measured(kind, payload, self._meter, kernels)
             self._channel.send(FrameKind.DONE, sequence, pack_done(device_ns))
-            claim = self._handed_over(returned, self._buffers, captured=captured)
-        self._channel.send(FrameKind.OUTPUTS, sequence, pack_outputs(claim))
-        if kind is FrameKind.TRACE:
-            self._channel.send(FrameKind.TRACED, sequence, pack_traced(kernels))
+            if kind is FrameKind.TRACE:
+                self._channel.send(FrameKind.TRACED, sequence, pack_traced(kernels))
+            finished = FinishedCall(sequence, returned, captured, self._buffers.input_range)
+            if self._buffers.outputs_follow:
+                self._finished = finished
+            else:
+                self._hand_over(finished, self._buffers)
+
+    def _hand_over_last(self) -> None:
+        finished, self._finished = self._finished, None
+        if finished is None or self._buffers is None:
+            raise ValueError("HAND_OVER before there are a call and buffers")
+        with torch.no_grad():
+            self._hand_over(finished, self._buffers)
+
+    def _hand_over(self, finished: FinishedCall, buffers: CallBuffers) -> None:
+        claim = self._handed_over(finished, buffers)
+        self._channel.send(FrameKind.OUTPUTS, finished.sequence, pack_outputs(claim))
 
     def _take_memory(self) -> None:
         """Take memory that was given back after the last call; within the call that would be part of its time."""
@@ -274,19 +311,19 @@ class Worker:
         kernels += seen
         return returned
 
-    def _handed_over(self, returned: Any, buffers: CallBuffers, *, captured: bool) -> OutputsClaim:
+    def _handed_over(self, finished: FinishedCall, buffers: CallBuffers) -> OutputsClaim:
         """Copy the outputs to the judge's buffer as far as they fit."""
-        structure, outputs = flatten(returned)
+        structure, outputs = flatten(finished.returned)
         views: Sequence[Optional[torch.Tensor]] = buffers.outputs
         if len(outputs) != len(buffers.outputs):
             views = [None] * len(outputs)
-        aliases = self._aliases.aliases(outputs[:MAX_OUTPUTS], buffers.input_range)
+        aliases = self._aliases.aliases(outputs[:MAX_OUTPUTS], finished.input_range)
         claims = tuple(copy_one(*one) for one in zip(outputs, views, aliases))
         self._platform.synchronize()
         buffers.arenas.publish()
-        if not captured:  # the memory of a graph's outputs is the graph's choice, not the candidate's
+        if not finished.captured:  # the memory of a graph's outputs is the graph's choice, not the candidate's
             self._aliases.remember(outputs[:MAX_OUTPUTS])
-        return OutputsClaim(structure, claims, captured)
+        return OutputsClaim(structure, claims, finished.captured)
 
 
 def copy_state(model: Any, state: Any) -> None:
