@@ -50,14 +50,17 @@ MS, SECOND = 1_000_000, 1_000_000_000
 # --- sizes -----------------------------------------------------------------------------------------------------------
 
 PER_SET = 2 * (512 + 2048 + 512)  # 8 × 64 numbers with a guard on either side, as input and as output
-EXPECTED_BYTES = 10_000
+EXPECTED_BYTES, TEMPORARY_BYTES = 10_000, 1_000
 
 
 def prepared(call_ns, *, free=None, slowest_ns=0, contestants=2):
     """Make batches of calls on 8 × 64 numbers."""
     platform = SimpleNamespace(**{**vars(cpu), "free_bytes": lambda: free})
     reference = SimpleNamespace(
-        platform=platform, like=(torch.empty(8, 64, device="meta"),), expected_bytes=EXPECTED_BYTES
+        platform=platform,
+        like=(torch.empty(8, 64, device="meta"),),
+        expected_bytes=EXPECTED_BYTES,
+        temporary_bytes=TEMPORARY_BYTES,
     )
     supply = SimpleNamespace(next=lambda: [torch.zeros(8, 64)], kind=FRESH)
     return batches_of(reference, supply, random.Random(1), call_ns, slowest_ns, contestants=contestants)
@@ -93,12 +96,14 @@ def test_batches_of_calls_that_take_long_are_none():
 
 @pytest.mark.parametrize(("room", "sets"), [(2, 2), (7, 7), (8, 8), (15, 15), (23, 22), (10**6, MOST_SETS)])
 def test_batches_of_little_free_memory_have_fewer_sets(room, sets):
-    assert prepared(1_000, free=EXPECTED_BYTES + room * PER_SET * MOST_SHARE)._layout.sets == sets
+    left = EXPECTED_BYTES + 2 * TEMPORARY_BYTES
+    assert prepared(1_000, free=left + room * PER_SET * MOST_SHARE)._layout.sets == sets
 
 
 def test_batches_of_no_room_for_two_sets_are_none():
     for contestants in (2, 4):
-        least = EXPECTED_BYTES + 2 * PER_SET * (COPIES + contestants)
+        left = EXPECTED_BYTES + contestants * TEMPORARY_BYTES
+        least = left + 2 * PER_SET * (COPIES + contestants)
         assert prepared(1_000, free=least, contestants=contestants)._layout.sets == 2
         with pytest.raises(NoBatchesError):
             prepared(1_000, free=least - 1, contestants=contestants)

@@ -51,8 +51,7 @@ MOST_SHARE = 6
 DRAWN_TOGETHER = 16
 """Sets that are drawn in one capture, where drawing can be captured; from Python it takes ten times as long."""
 COPIES = 2
-"""Times as much as one batch's sets must be free on the device, and once more per contestant: the judge's copies, and
-room for the temporaries of calls."""
+"""Times as much as one batch's sets must be free on the device, and once more per contestant: the judge's copies."""
 
 
 class NoBatchesError(Exception):
@@ -395,8 +394,8 @@ def batches_of(
     layout = BatchLayout(reference, supply.next(), 1)
     per_set = layout.input_bytes + layout.output_bytes
     free = reference.platform.free_bytes()
-    if free is not None:  # what is compared must fit, too: in a lower precision an honest rounding may look wrong
-        free = max(0, free - reference.expected_bytes)
+    if free is not None:  # what is compared must fit too, beside temporaries that contestants keep
+        free = max(0, free - reference.expected_bytes - contestants * reference.temporary_bytes)
     room = MOST_BYTES if free is None else free // (COPIES + contestants)
     most = MOST_BYTES if free is None else min(MOST_BYTES, free // MOST_SHARE)
     timely = min(int(LONG_NS / max(call_ns, 1.0)), int(LONGEST_NS / max(slowest_ns, 1.0)))
