@@ -48,6 +48,7 @@ from kernel_matrix.inside.source_module import MODULE_SEED, import_file
 from kernel_matrix.inside.wire import CallFailure, Structure
 from kernel_matrix.model.enums import Dtype, InputMode, Stage, Status
 
+WASTED = 8  # an output that keeps more than this multiple of its bytes is copied
 _IDLE_SHARE = 4  # the judge keeps at most one part in four of the device's memory for later
 
 
@@ -209,8 +210,9 @@ class ReferenceModel:
         Raises:
             SessionEnded: ``problem_error`` if the reference returns anything but tensors.
         """
-        trusted = self._trusted(inputs)  # first: the precise answer takes twice its memory
+        trusted = _compact(self._trusted(inputs))  # first: the precise answer takes twice its memory
         precise = self._answer_precisely(inputs)
+        precise = None if precise is None else _compact(precise)
         self.platform.release_memory(1 / _IDLE_SHARE)
         wanted = trusted if precise is None else precise
         left = ExpectedOutput(Structure.TUPLE, wanted.left, trusted.left) if self._written else None
@@ -219,7 +221,7 @@ class ReferenceModel:
 
     def answer(self, inputs: List[Any]) -> Tuple[torch.Tensor, ...]:
         """Return the reference's outputs in the cell's own dtype."""
-        return self._trusted(inputs).outputs
+        return _compact(self._trusted(inputs)).outputs
 
     def answer_one_precision_lower(self, inputs: List[Any]) -> Optional[Tuple[torch.Tensor, ...]]:
         """Return the outputs for inputs and parameters rounded to the mantissa of the next lower precision.
@@ -363,6 +365,16 @@ def round_mantissa(tensor: torch.Tensor, bits: int) -> torch.Tensor:
     # In place, on the bits: a carry out of the mantissa correctly raises the exponent.
     wide.view(torch.int64).add_(1 << (dropped - 1)).bitwise_and_(-(1 << dropped))
     return wide.to(tensor.dtype)
+
+
+def _compact(answer: ModelAnswer) -> ModelAnswer:
+    """Copy outputs that keep far more memory than they need: torch's losses return one number in a tensor's memory."""
+    return answer._replace(outputs=tuple(t.clone() if _is_wasteful(t) else t for t in answer.outputs))
+
+
+def _is_wasteful(tensor: torch.Tensor) -> bool:
+    kept = int(tensor.untyped_storage().nbytes())
+    return tensor.is_contiguous() and kept > WASTED * nbytes_of([tensor])
 
 
 def _shared(outputs: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> Tuple[bool, ...]:
