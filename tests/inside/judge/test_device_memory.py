@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernel_matrix.inside.judge import controls, verification
+from kernel_matrix.inside.judge import controls, verification, worker_client
 from kernel_matrix.inside.judge.device_memory import DeviceMemory
 from kernel_matrix.inside.judge.memory_blame import MARGIN_BYTES, Shortage
 from kernel_matrix.inside.judge.pause import CandidatePause
@@ -283,22 +283,22 @@ def test_frugal_calls_leave_no_tensor_with_the_judge(judged, monkeypatch):
 def test_frugal_calls_have_either_inputs_or_outputs_lent(judged, monkeypatch):
     order = []
 
-    def watch(name, word):
-        function = getattr(WorkerClient, name)
+    def watch(where, name, word):
+        function = getattr(where, name)
 
-        def watched(client, *arguments, **options):
-            order.append(word(*arguments, **options))
-            return function(client, *arguments, **options)
+        def watched(*arguments, **options):
+            order.append(word(*arguments))
+            return function(*arguments, **options)
 
-        monkeypatch.setattr(WorkerClient, name, watched)
+        monkeypatch.setattr(where, name, watched)
 
-    watch("_lend", lambda _arguments, tensors, like, **_: f"{len(tensors)} inputs, {len(like)} outputs lent")
-    watch("_asked", lambda *_: "called")
-    watch("_release", lambda **_: "given back")
-    watch("_copied", lambda *_: "taken")
+    watch(worker_client, "fingerprint", lambda *_: "hashed")
+    watch(WorkerClient, "_lend", lambda _client, _arguments, inputs, outputs: f"{len(inputs)} {len(outputs)} lent")
+    watch(WorkerClient, "_asked", lambda *_: "called")
+    watch(WorkerClient, "_release", lambda *_: "given back")
+    watch(WorkerClient, "_copied", lambda *_: "taken")
     assert judged(source(1.0))[2] is None
-    lent = ("1 inputs, 0 outputs lent", "0 inputs, 1 outputs lent")
-    call = [lent[0], "called", "given back", lent[1], "given back", "taken"]
+    call = ["hashed", "1 0 lent", "called", "hashed", "given back", "0 1 lent", "given back", "taken"]
     taken = [place for place, what in enumerate(order, 1) if what == "taken"]
     assert taken
     assert all(order[place - len(call) : place] == call for place in taken)

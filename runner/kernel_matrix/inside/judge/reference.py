@@ -277,9 +277,7 @@ class ReferenceModel:
             return None
         try:
             answer, rows = self._proof.call_some(inputs)
-        except Exception as error:
-            if classify(error) is not CallFailure.MEMORY:
-                raise
+        except Exception:  # noqa: BLE001  # a model may raise anything for inputs of another shape; memory may be lacking
             return None
         return ExpectedOutput(trusted.structure, answer.outputs, tuple(output[:rows] for output in trusted.outputs))
 

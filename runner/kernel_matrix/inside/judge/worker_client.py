@@ -393,12 +393,15 @@ class WorkerClient:
         If ``frugal``, the judge has only fingerprints of the inputs during the call, and there is no buffer for the
         outputs (:meth:`_taken_frugally`).
         """
-        self.deliver(inputs.values, () if frugal else like, outputs_follow=frugal)
-        if frugal and self._lent is not None:
-            seed = secrets.randbits(63)
-            prints = tuple(fingerprint(tensor, seed) for tensor in self._lent.inputs_now)
-            self._sent, self._frugal = (), FrugalCall(inputs, like, seed, prints)
-            inputs.forget()
+        if not frugal:
+            self.deliver(inputs.values, like)
+            return
+        seed = secrets.randbits(63)
+        # Not of the lent inputs: a worker could begin with these meanwhile.
+        prints = tuple(fingerprint(tensor, seed) for tensor in tensors_in(inputs.values))
+        self.deliver(inputs.values, (), outputs_follow=True)
+        self._sent, self._frugal = (), FrugalCall(inputs, like, seed, prints)
+        inputs.forget()
 
     def call(self, *, stage: Stage) -> CallResult:
         """Make one call on the delivered inputs."""
