@@ -474,9 +474,9 @@ class WorkloadReport:
     driver's count; absent on a device without memory of its own.
     """
     needed_memory_bytes: Annotated[Optional[Count], LATER, Column()] = None
-    """Least device memory with which the reference can be its own candidate: the inputs, 2 GiB, and the most of the
-    inputs again, the outputs twice, and parameters and what a call takes; `None` on a device without memory of its own,
-    and where the baseline did not get so far.
+    """Least device memory with which the reference can be its own candidate: 2 GiB, the inputs, and the largest of
+    three: the inputs again, the outputs twice, and parameters with what a call takes; `None` on a device without memory
+    of its own, and where the baseline did not get so far.
     """
     reference_pieces: Annotated[Ordinal, LATER, Column()] = 1
     """In how many pieces, along the first dimension, the reference computed what it compares with; 1: in one call."""

@@ -1,7 +1,7 @@
 """Device memory that a workload needs, declared by its problem or measured by an earlier record.
 
-It is the least with which the reference can be its own candidate: the inputs, a reserve for contexts and the judge, and
-the most of the inputs again, the outputs twice, and parameters and what the reference takes in its calls.
+It is the least with which the reference can be its own candidate: a reserve for contexts and the judge, the inputs, and
+the largest of three: the inputs again, the outputs twice, and parameters with what the reference takes in its calls.
 """
 
 from __future__ import annotations

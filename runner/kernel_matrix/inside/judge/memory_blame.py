@@ -118,8 +118,8 @@ class MemoryBlame:
     def needed_bytes(self, outputs: int) -> Optional[int]:
         """Return the least memory with which the reference can be its own candidate; None if it is not known.
 
-        Besides a reserve that is the most of two copies of the inputs, as they are lent; the inputs and what a call
-        takes; and the inputs and two copies of the ``outputs`` (in bytes), as they are compared.
+        There must be room for two copies of the inputs, while they are lent; for the inputs and what a call takes; for
+        the inputs and two copies of the ``outputs`` (in bytes), while they are compared; and each time for a reserve.
         """
         if not (self._memory.known and self._pause.works):
             return None
