@@ -203,7 +203,7 @@ def check_worthless(expected: ExpectedOutput, tolerance: Tolerance) -> None:
     Raises:
         SessionEnded: ``invalid_problem``.
     """
-    if accepts([torch.zeros_like(tensor) for tensor in expected.trusted], expected, tolerance):
+    if accepts([_filled(tensor, 0) for tensor in expected.trusted], expected, tolerance):
         raise _invalid("zeros would pass: the output says nothing about the computation")
     if any(tensor.numel() > 1 for tensor in expected.trusted):
         if accepts([_constant(tensor) for tensor in expected.trusted], expected, tolerance):
@@ -355,12 +355,17 @@ def _change(before: torch.Tensor, after: torch.Tensor, spread: float) -> float:
 def _constant(like: torch.Tensor) -> torch.Tensor:
     """Return the output's mean everywhere, the best that a constant can do."""
     if not like.is_floating_point():
-        return torch.full_like(like, like.reshape(-1)[0].item()) if like.numel() else like
+        return _filled(like, like[(0,) * like.dim()].item()) if like.numel() else like
     mean = _mean(like)
     if not math.isfinite(mean):
         finite = like[torch.isfinite(like)]
         mean = _mean(finite) if finite.numel() else 0.0
-    return torch.full_like(like, mean)
+    return _filled(like, mean)
+
+
+def _filled(like: torch.Tensor, value: float) -> torch.Tensor:
+    """Return a tensor of the same shape with ``value`` everywhere, which takes no memory."""
+    return like.new_full((), value).expand_as(like)
 
 
 def _mean(tensor: torch.Tensor) -> float:
