@@ -70,8 +70,8 @@ def judged(tmp_path, monkeypatch):
     # Few calls of threads on a busy machine say nothing about times.
     monkeypatch.setattr(workload_runner, "contradiction", lambda *_arguments, **_options: "")
 
-    def run(code, inputs, candidate="", cap=None):
-        memory = install(monkeypatch, TOTAL if cap is None else 80 * MIB, CONTEXTS)
+    def run(code, inputs, candidate="", total=TOTAL, cap=None):
+        memory = install(monkeypatch, total, CONTEXTS)
         names = "x, y" if "y" in code else "x"
         problem = MODEL.format(entry="Model", names=names, code=code) + DRAWS.format(inputs=inputs)
         (tmp_path / "problem.py").write_text(problem)
@@ -117,8 +117,15 @@ def test_cell_that_does_not_fit_is_nobodys_fault(code, judged):
 
 @pytest.mark.parametrize(("code", "fits"), [(next(iter(FITS)), True), (next(iter(TOO_LARGE)), False)])
 def test_a_cap_leaves_as_much_as_a_smaller_card(code, fits, judged):
-    _, _, ended = judged(code, {**FITS, **TOO_LARGE}[code], cap=TOTAL)
+    _, _, ended = judged(code, {**FITS, **TOO_LARGE}[code], total=80 * MIB, cap=TOTAL)
     assert (ended is None) is fits
+
+
+@pytest.mark.parametrize("code", TOO_LARGE)
+def test_cell_that_does_not_fit_fits_a_larger_card(code, judged):
+    memory, _, ended = judged(code, TOO_LARGE[code], total=40 * MIB)
+    assert ended is None, ended.evidence
+    assert memory.most <= 40 * MIB
 
 
 CHEATS = {
