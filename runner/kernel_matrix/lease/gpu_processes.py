@@ -90,6 +90,7 @@ class OwnProcesses:
         if root is None:
             return
         self._roots.add((root_pid, root.start))
+        self._known[root_pid] = root.start
         self._containers |= set(_container_ids(root_pid)) - self._outer_containers
         for name in _NAMESPACES:
             self._pin(root_pid, name)
