@@ -252,7 +252,7 @@ def test_a_process_of_ours_that_has_just_ended_is_still_ours(tenants, tenant):
     assert tenants.owner_of(end(root)) is Ownership.OURS
 
 
-def test_an_admitted_process_that_ended_before_it_was_listed_is_ours(tenants, tenant):
+def test_an_admitted_process_that_ended_unseen_is_ours(tenants, tenant):
     root = tenant()
     tenants.admit(root.pid)
     assert tenants.owner_of(end(root)) is Ownership.OURS

@@ -65,7 +65,7 @@ class FrameKind(IntEnum):
     """Judge → worker: where the sets of the following batches lie (JSON, two descriptors: inputs, outputs); ``READY``
     says whether the calls could be captured, and whether their outputs lie in the judge's memory."""
     HAND_OVER = 13
-    """Judge → worker: hand the last call's outputs over, into buffers that were lent when it had ended."""
+    """Judge → worker: hand the last call's outputs over, for which there are places only now."""
     CALLS = 14
     """Judge → worker: the inputs of a batch are there. Let the device switch to this process, say ``BEGUN``, call on
     these sets one after the other, and hand all outputs over; ``DONE`` brings no claim."""

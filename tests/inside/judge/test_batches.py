@@ -5,7 +5,6 @@ import os
 import random
 import sys
 import time
-from contextlib import ExitStack, closing
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -31,17 +30,15 @@ from kernel_matrix.inside.judge.batches import (
     batches_of,
 )
 from kernel_matrix.inside.judge.input_supply import FRESH
-from kernel_matrix.inside.judge.pause import CandidatePause
 from kernel_matrix.inside.judge.verification import GLANCED
 from kernel_matrix.inside.judge.worker_client import CallTimes, WorkerClient
-from kernel_matrix.inside.judge.workload_runner import WorkloadRunner
-from kernel_matrix.inside.phases import Phases
 from kernel_matrix.inside.wire import MAX_DEVICE_NS, OutputsClaim, Structure
 from kernel_matrix.model.enums import Fault, Role, Stage, Status, fault_of
 from kernel_matrix.platforms.cpu import inside as cpu
 from tests.inside.in_place import PlacingPool, compute_in_place
+from tests.inside.runners import opened_runner
 from tests.inside.sessions import QUICK, SOFTMAX, make_job
-from tests.inside.workers import TIMEOUTS, served
+from tests.inside.workers import TIMEOUTS
 
 pytestmark = pytest.mark.torch
 
@@ -435,13 +432,7 @@ def judged(tmp_path, monkeypatch):
         (tmp_path / "problem.py").write_text(problem)
         (tmp_path / "candidate.py").write_text(source.format(cheat=cheat.replace("\n", "\n            ")))
         job = make_job(**{"timeouts": TIMEOUTS, "protocol": replace(QUICK, precision_s=0.01), **changes})
-        with ExitStack() as undo:
-            channels = {spec: undo.enter_context(served(tmp_path)) for spec in job.contestants}
-            clients = {spec.name: WorkerClient(spec, channel, "cpu", TIMEOUTS) for spec, channel in channels.items()}
-            for client in clients.values():
-                undo.enter_context(closing(client))
-                client.open()
-            runner = undo.enter_context(WorkloadRunner(job, tmp_path, clients, Phases(), CandidatePause(None)).open())
+        with opened_runner(job, tmp_path) as runner:
             runner._in_batches = True
             return runner.run(job.workloads[0])
 

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.judge import bits
-from kernel_matrix.inside.judge.bits import all_bits_set, fingerprint, same_bits
+from kernel_matrix.inside.judge.bits import Fingerprints, all_bits_set, fingerprint, same_bits
 
 pytestmark = pytest.mark.torch
 
@@ -66,6 +66,16 @@ def test_fingerprint_depends_on_its_secret():
 def test_fingerprint_of_a_transposed_tensor_is_of_its_memory():
     tensor = torch.randn(6, 4)
     assert fingerprint(tensor.T, 7) == fingerprint(tensor, 7)
+
+
+def test_fingerprints_tell_which_tensor_changed():
+    tensors = [torch.arange(16.0), torch.zeros(3), torch.ones(2, 2)]
+    before = Fingerprints(tensors)
+    assert before.unchanged(tensors) == [True, True, True]
+    tensors[1][2] = 1
+    assert before.unchanged(tensors) == [True, False, True]
+    assert before.unchanged(tensors[:1]) == [True, False, False]
+    assert before.unchanged([*tensors, torch.zeros(1)]) == [True, False, True, False]
 
 
 def test_same_bits_of_transposed_sees_each_element(monkeypatch):

@@ -4,14 +4,13 @@
 import sys
 import threading
 import weakref
-from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernel_matrix.inside.judge import controls, verification, worker_client
+from kernel_matrix.inside.judge import bits, controls, verification
 from kernel_matrix.inside.judge.device_memory import DeviceMemory
 from kernel_matrix.inside.judge.memory_blame import MARGIN_BYTES, Shortage
 from kernel_matrix.inside.judge.pause import CandidatePause
@@ -19,12 +18,11 @@ from kernel_matrix.inside.judge.reference import ReferenceModel
 from kernel_matrix.inside.judge.verification import Verifier
 from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.inside.judge.workload_runner import WorkloadRunner
-from kernel_matrix.inside.phases import Phases
 from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.model.enums import Fault, Regime, Role, Status, fault_of
 from tests.inside.device import DEVICE, GIB, NAME, install
+from tests.inside.runners import WorkingPause, opened_runner
 from tests.inside.sessions import QUICK, make_job
-from tests.inside.workers import TIMEOUTS, served
 
 pytestmark = pytest.mark.torch
 
@@ -52,15 +50,6 @@ def source(uses, keeps=0.0, first="pass", entry="ModelNew"):
     return USES.format(entry=entry, keeps=keeps, uses=uses, first=first)
 
 
-class WorkingPause(CandidatePause):
-    """A pause whose host always obeys."""
-
-    works = True
-
-    def _ask(self, _kind):
-        pass
-
-
 @pytest.fixture
 def judged(tmp_path, monkeypatch):
     """Return the runner, the report and the end of a workload whose contestants use memory of the device."""
@@ -75,16 +64,7 @@ def judged(tmp_path, monkeypatch):
         cap_bytes = None if cap is None else int(cap * GIB)
         changes = {"protocol": replace(QUICK, trials=1), **changes}
         job = make_job(device=NAME, device_memory_bytes=cap_bytes, **changes)
-        with ExitStack() as undo:
-            channels = {spec: undo.enter_context(served(tmp_path, device=NAME)) for spec in job.contestants}
-            clients = {
-                spec.name: WorkerClient(spec, channel, NAME, TIMEOUTS, cap_bytes) for spec, channel in channels.items()
-            }
-            for client in clients.values():
-                undo.callback(client.close)
-                client.open()
-            runner = WorkloadRunner(job, tmp_path, clients, Phases(), pause or WorkingPause(None))
-            undo.enter_context(runner.open())
+        with opened_runner(job, tmp_path, pause or WorkingPause(None)) as runner:
             DEVICE.take(judge)
             report, ended = runner.run(job.workloads[0])
         return runner, report, ended
@@ -292,7 +272,7 @@ def test_frugal_calls_have_either_inputs_or_outputs_lent(judged, monkeypatch):
 
         monkeypatch.setattr(where, name, watched)
 
-    watch(worker_client, "fingerprint", lambda *_: "hashed")
+    watch(bits, "fingerprint", lambda *_: "hashed")
     watch(WorkerClient, "_lend", lambda _client, _arguments, inputs, outputs: f"{len(inputs)} {len(outputs)} lent")
     watch(WorkerClient, "_asked", lambda *_: "called")
     watch(WorkerClient, "_release", lambda *_: "given back")

@@ -5,7 +5,6 @@ The device is a 24 GB card on a scale of 1 to 1024.
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import sys
-from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -13,16 +12,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.judge import workload_runner
-from kernel_matrix.inside.judge.worker_client import WorkerClient
-from kernel_matrix.inside.judge.workload_runner import WorkloadRunner
-from kernel_matrix.inside.phases import Phases
 from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.model.enums import InputMode, Status
 from tests.inside.counted_memory import MIB, install
 from tests.inside.device import NAME
-from tests.inside.judge.test_device_memory import WorkingPause
+from tests.inside.runners import WorkingPause, opened_runner
 from tests.inside.sessions import QUICK, make_job
-from tests.inside.workers import TIMEOUTS, served
 
 pytestmark = pytest.mark.torch
 
@@ -79,17 +74,7 @@ def judged(tmp_path, monkeypatch):
         modes = (InputMode.STANDARD, InputMode.OUTLIER, InputMode.EXACT)
         protocol = replace(QUICK, trials=2, modes=modes, min_samples=4, budget_s=0.2, check_share=1.0)
         job = make_job(device=NAME, device_memory_bytes=cap, protocol=protocol)
-        with ExitStack() as undo:
-            channels = {spec: undo.enter_context(served(tmp_path, device=NAME)) for spec in job.contestants}
-            clients = {
-                spec.name: WorkerClient(spec, channel, NAME, TIMEOUTS, cap) for spec, channel in channels.items()
-            }
-            for client in clients.values():
-                undo.callback(client.close)
-                client.open()
-            runner = WorkloadRunner(job, tmp_path, clients, Phases(), WorkingPause(None))
-            undo.enter_context(runner.open())
-            undo.enter_context(memory.counting())
+        with opened_runner(job, tmp_path, WorkingPause(None)) as runner, memory.counting():
             report, ended = runner.run(job.workloads[0])
         return memory, report, ended
 

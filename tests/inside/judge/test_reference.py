@@ -444,7 +444,7 @@ def short_of_memory(reference, rows, answer):
     return model
 
 
-def test_memory_that_lacks_for_the_cells_own_dtype_cuts_calls_too(reference):
+def test_calls_in_the_cells_own_dtype_are_cut_too(reference):
     model = short_of_memory(reference, 20, "x.softmax(1)")
     inputs = model.draw(InputMode.STANDARD, "test")
     expected = model.expect(inputs)
@@ -455,7 +455,7 @@ def test_memory_that_lacks_for_the_cells_own_dtype_cuts_calls_too(reference):
     assert model.pieces == 8
 
 
-def test_error_of_some_rows_is_allowed_where_all_take_too_much_memory(reference, monkeypatch):
+def test_error_of_some_rows_is_allowed_where_memory_is_short(reference, monkeypatch):
     answer = "(x * 1e4 + 1e8) - 1e8"  # in single precision, hundreds of roundings of the result
     model, whole = short_of_memory(reference, 20, answer), reference(f"return {answer}", values=LARGE)
     inputs = model.draw(InputMode.STANDARD, "test")
@@ -481,7 +481,7 @@ def test_error_of_some_rows_is_allowed_where_all_take_too_much_memory(reference,
 
 
 @pytest.mark.parametrize(("rows", "answer"), [(20, "x - x.mean(0)"), (4, "x * 2"), (20, "x.mul_(2) + 1")])
-def test_memory_that_lacks_where_rows_cannot_be_cut_is_an_error(rows, answer, reference):
+def test_rows_that_cannot_be_cut_end_where_memory_lacks(rows, answer, reference):
     model = short_of_memory(reference, rows, answer)
     inputs = model.draw(InputMode.STANDARD, "test")
     for _ in range(2):
@@ -489,7 +489,7 @@ def test_memory_that_lacks_where_rows_cannot_be_cut_is_an_error(rows, answer, re
             model.answer(inputs)
 
 
-def test_a_call_s_temporaries_are_counted_where_the_platform_can(reference, monkeypatch):
+def test_temporaries_of_a_call_are_counted(reference, monkeypatch):
     assert reference("return x * 2").temporary_bytes == 0
     peaks = iter([1000, 300])  # the first is of what was before the call
     monkeypatch.setattr(cpu, "take_peak", lambda: next(peaks))

@@ -3,7 +3,6 @@
 
 import json
 import sys
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,12 +10,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernel_matrix.inside.judge.pause import CandidatePause
 from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.inside.judge.verification import Verifier
 from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.inside.judge.workload_runner import LOAD_FACTOR, SLOWEST_FACTOR, WorkloadRunner
-from kernel_matrix.inside.phases import Phases
 from kernel_matrix.model.enums import Dtype, Fault, InputMode, Regime, Role, Stage, Status
 from kernel_matrix.model.messages import (
     INTERPRETED,
@@ -27,8 +24,9 @@ from kernel_matrix.model.messages import (
     dumps,
     from_json,
 )
+from tests.inside.runners import opened_runner
 from tests.inside.sessions import CANDIDATE, EAGER, LIBRARY, QUICK, SOFTMAX, make_job
-from tests.inside.workers import TIMEOUTS, served
+from tests.inside.workers import TIMEOUTS
 
 pytestmark = pytest.mark.torch
 
@@ -62,13 +60,7 @@ def judged(tmp_path, monkeypatch):
         (tmp_path / "candidate.py").write_text(source)
         (tmp_path / "library.py").write_text(library)
         job = make_job(**{"workloads": WORKLOADS, "timeouts": TIMEOUTS, **changes})
-        with ExitStack() as undo:
-            channels = {spec: undo.enter_context(served(tmp_path)) for spec in job.contestants}
-            sides = {spec.name: WorkerClient(spec, channel, "cpu", TIMEOUTS) for spec, channel in channels.items()}
-            for side in sides.values():
-                undo.callback(side.close)
-                side.open()
-            desk = undo.enter_context(WorkloadRunner(job, tmp_path, sides, Phases(), CandidatePause(None)).open())
+        with opened_runner(job, tmp_path) as desk:
             outcomes = []
             for spec in job.workloads:
                 outcomes.append(Outcome(*desk.run(spec), desk))

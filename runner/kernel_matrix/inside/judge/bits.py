@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Tuple
+import secrets
+from itertools import zip_longest
+from typing import Iterable, Iterator, List, Tuple
 
 import torch
 
@@ -43,6 +45,21 @@ def fingerprint(tensor: torch.Tensor, seed: int) -> Tuple[int, ...]:
 def _hash(words: torch.Tensor) -> torch.Tensor:
     pairs = words.view(-1, 2)
     return (pairs[:, 0].long() * pairs[:, 1]).sum()
+
+
+class Fingerprints:
+    """Fingerprints of some tensors under a secret of their own, to see later whether they have changed."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        self._seed = secrets.randbits(63)
+        self._of = self._taken(tensors)
+
+    def unchanged(self, now: Iterable[torch.Tensor]) -> List[bool]:
+        """Return for each tensor whether its bits are the same ``now``; one that is missing or new has changed."""
+        return [before == after for before, after in zip_longest(self._of, self._taken(now))]
+
+    def _taken(self, tensors: Iterable[torch.Tensor]) -> List[Tuple[int, ...]]:
+        return [fingerprint(tensor, self._seed) for tensor in tensors]
 
 
 def all_bits_set(tensor: torch.Tensor) -> torch.Tensor:

@@ -94,7 +94,7 @@ class DeviceMemory:
 
     @contextmanager
     def making_room(self, name: str) -> Iterator[None]:
-        """Make room for a call of contestant ``name``, whose peak is known, and leave it what it took of a cap."""
+        """Make room for a call of contestant ``name``, whose peak is known, and limit the judge to what it left."""
         self._make_room(self.peak(name) - self._held.get(name, 0))
         yield
         self.limit_judge()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import functools
 import math
-import secrets
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,7 +37,7 @@ from kernel_matrix.inside.input_generation import (
     tensors_in,
 )
 from kernel_matrix.inside.input_properties import DRAWS, InputProperties
-from kernel_matrix.inside.judge.bits import fingerprint
+from kernel_matrix.inside.judge.bits import Fingerprints
 from kernel_matrix.inside.judge.precise_model import ModelAnswer, PreciseModel
 from kernel_matrix.inside.judge.session_ended import finding
 from kernel_matrix.inside.judge.tolerance import AllowedError, Tolerance, allowance
@@ -115,10 +114,9 @@ class DrawnInputs:
 
     def can_be_drawn_again(self) -> bool:
         """Return True if another draw has equal bits; two draws are never in memory together."""
-        seed = secrets.randbits(63)
-        before = [fingerprint(tensor, seed) for tensor in tensors_in(self.values)]
+        before = Fingerprints(tensors_in(self.values))
         self.forget()
-        return before == [fingerprint(tensor, seed) for tensor in tensors_in(self.values)]
+        return all(before.unchanged(tensors_in(self.values)))
 
 
 class ReferenceModel:
@@ -212,12 +210,13 @@ class ReferenceModel:
         """
         trusted = _compact(self._trusted(inputs))  # first: the precise answer takes twice its memory
         precise = self._answer_precisely(inputs)
-        precise = None if precise is None else _compact(precise)
         self.platform.release_memory(1 / _IDLE_SHARE)
         wanted = trusted if precise is None else precise
         left = ExpectedOutput(Structure.TUPLE, wanted.left, trusted.left) if self._written else None
-        expected = ExpectedOutput(trusted.structure, wanted.outputs, trusted.outputs, self._views, self._written, left)
-        return expected if precise is not None else replace(expected, some=self._expect_some(inputs, trusted))
+        some = self._expect_some(inputs, trusted) if precise is None else None
+        return ExpectedOutput(
+            trusted.structure, wanted.outputs, trusted.outputs, self._views, self._written, left=left, some=some
+        )
 
     def answer(self, inputs: List[Any]) -> Tuple[torch.Tensor, ...]:
         """Return the reference's outputs in the cell's own dtype."""
@@ -292,8 +291,8 @@ class ReferenceModel:
         while self._oracle is not None:
             answer = self._called(self._oracle, inputs)
             if answer is not None:
-                return answer
-            below, self._oracle = self._oracle.precision, None  # frees its parameters
+                return _compact(answer)
+            below, self._oracle = self._oracle.precision, None  # frees its parameters, unless a few rows need them
             self.platform.release_memory()
             self._oracle = self._higher_precision(inputs, below=below)
         return None
@@ -321,13 +320,12 @@ class ReferenceModel:
 
     def _look_at_one_call(self, inputs: List[Any]) -> None:
         """Find out what the reference returns, which outputs share memory, and to which of these inputs it writes."""
-        seed, given = secrets.randbits(63), tensors_in(inputs)
-        before = [fingerprint(tensor, seed) for tensor in given]
+        given = tensors_in(inputs)
+        before = Fingerprints(given)
         self.platform.take_peak()
         returned = self._run(self._model, inputs).outputs
         self.temporary_bytes = self.platform.take_peak() or 0
-        pairs = enumerate(zip(before, given))
-        self._written = tuple(index for index, (was, tensor) in pairs if fingerprint(tensor, seed) != was)
+        self._written = tuple(index for index, same in enumerate(before.unchanged(given)) if not same)
         self._views = _shared(returned, [*given, *self.state.values()])
         self.like = tuple(torch.empty_like(tensor, device="meta") for tensor in returned)
 

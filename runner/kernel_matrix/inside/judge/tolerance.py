@@ -113,7 +113,7 @@ class AllowedError:
         )
 
     def for_more(self, times: float) -> AllowedError:
-        """Return the same for so many times as many elements."""
+        """Return the same for an output with ``times`` as many elements."""
         return replace(self, strays=int(self.strays * times))
 
     def at_most(self, share: float) -> AllowedError:

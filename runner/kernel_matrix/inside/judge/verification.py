@@ -450,12 +450,12 @@ class Verifier:
             client.park()  # the judge's own temporaries need not fit beside its buffers and caches
         return self._judge(client, case, result), result
 
-    def _lacks_room(self, reference: ReferenceModel, beside: int) -> bool:
-        """Return True if the device's memory, or the cell's share of it, does not hold the tensors of a call so often.
+    def _lacks_room(self, reference: ReferenceModel, times: int) -> bool:
+        """Return True if the cell's memory does not hold ``times`` the inputs and outputs of a call.
 
         The reference's temporaries, and what :data:`RESERVE_BYTES` are for, take room too.
         """
-        needed_bytes = beside * reference.call_bytes + reference.temporary_bytes + RESERVE_BYTES
+        needed_bytes = times * reference.call_bytes + reference.temporary_bytes + RESERVE_BYTES
         reading = reference.platform.device_memory()
         return reading is not None and needed_bytes > min(reading[1], self._job.device_memory_bytes or reading[1])
 

@@ -14,7 +14,6 @@ from typing import (
     Callable,
     ContextManager,
     Dict,
-    Iterable,
     Iterator,
     List,
     Mapping,
@@ -31,7 +30,7 @@ from kernel_matrix.inside.arguments import NotTransferableError, encode_argument
 from kernel_matrix.inside.error_excerpt import first_error, useful_part
 from kernel_matrix.inside.exception_kinds import missing_kernel_package
 from kernel_matrix.inside.input_generation import tensors_in
-from kernel_matrix.inside.judge.bits import fingerprint, same_bits
+from kernel_matrix.inside.judge.bits import Fingerprints, same_bits
 from kernel_matrix.inside.judge.red_zones import RedZones
 from kernel_matrix.inside.judge.reference import DrawnInputs, ReferenceModel
 from kernel_matrix.inside.judge.session_ended import MAX_LOG, SessionEnded, finding
@@ -152,29 +151,24 @@ class LentBuffers:
 
 
 class FrugalCall(NamedTuple):
-    """The next call, if the judge has little memory: what it needs to know when the call has ended."""
+    """A delivered call for which memory is short."""
 
     inputs: DrawnInputs
     like: Sequence[torch.Tensor]
-    seed: int
-    """Secret of the fingerprints."""
-    fingerprints: Tuple[Tuple[int, ...], ...]
-    """Of each tensor among the inputs, as delivered."""
-
-    def unchanged(self, now: Iterable[torch.Tensor]) -> List[bool]:
-        """Return for each input whether it is the same ``now``."""
-        return [fingerprint(tensor, self.seed) == was for tensor, was in zip(now, self.fingerprints)]
+    """As in :meth:`WorkerClient.deliver`."""
+    fingerprints: Fingerprints
+    """Of the inputs, as delivered."""
 
 
 class EndedCall(NamedTuple):
-    """What is known of a call, or several replayed in a row, when it has ended. Times are of the judge's clock."""
+    """A call that has ended, or several replayed in a row, before its outputs are taken. Times are the judge's."""
 
     device_ns: int
     """Claimed device time."""
     started_ns: int
     done_ns: int
     outputs: bytes
-    """Claims about outputs that were handed over; empty if they follow."""
+    """Claims about outputs; empty if they are handed over later."""
     traced: bytes
     """Claims about kernels that ran; empty unless the call was traced."""
 
@@ -364,17 +358,17 @@ class WorkerClient:
         """Lend other memory from the next delivery on."""
         self._moves = True
 
-    def deliver(self, inputs: List[Any], like: Sequence[torch.Tensor], *, outputs_follow: bool = False) -> None:
+    def deliver(self, inputs: List[Any], like: Sequence[torch.Tensor]) -> None:
         """Put ``inputs`` into the lent buffer, poison the outputs, and write new red zones around both.
 
         Args:
             inputs: The arguments of the call.
-            like: Tensors with the shape, dtype and strides of the expected outputs; ``meta`` tensors suffice.
-            outputs_follow: A buffer for outputs is lent when a call has ended.
+            like: Tensors with the shape, dtype and strides of the expected outputs; ``meta`` tensors suffice. If there
+                are none, the worker keeps the outputs of a call until it gets a buffer for them.
         """
         tensors: List[torch.Tensor] = []
         arguments = encoded("get_inputs()", inputs, tensors)
-        lent = self._lend(arguments, tensors, like, outputs_follow=outputs_follow)
+        lent = self._lend(arguments, tensors, like)
         began = time.perf_counter_ns()
         _fill(lent.inputs, lent.input_specs, tensors)
         lent.outputs.tensor.fill_(POISON)
@@ -396,11 +390,9 @@ class WorkerClient:
         if not frugal:
             self.deliver(inputs.values, like)
             return
-        seed = secrets.randbits(63)
-        # Not of the lent inputs: a worker could begin with these meanwhile.
-        prints = tuple(fingerprint(tensor, seed) for tensor in tensors_in(inputs.values))
-        self.deliver(inputs.values, (), outputs_follow=True)
-        self._sent, self._frugal = (), FrugalCall(inputs, like, seed, prints)
+        fingerprints = Fingerprints(tensors_in(inputs.values))  # before the worker could begin with these inputs
+        self.deliver(inputs.values, ())
+        self._sent, self._frugal = (), FrugalCall(inputs, like, fingerprints)
         inputs.forget()
 
     def call(self, *, stage: Stage) -> CallResult:
@@ -532,14 +524,8 @@ class WorkerClient:
         self._has_answered = True
         return result
 
-    def _asked(
-        self,
-        kind: FrameKind,
-        stage: Stage,
-        patience_s: float,
-        order: bytes = b"",
-    ) -> EndedCall:
-        """Request calls, and wait until they have ended and, unless a buffer follows, outputs are handed over."""
+    def _asked(self, kind: FrameKind, stage: Stage, patience_s: float, order: bytes = b"") -> EndedCall:
+        """Request calls, and wait until they have ended and, if there is a buffer, outputs are handed over."""
         with self.watching():
             self._prepare_request(patience_s)
             started = time.perf_counter_ns()
@@ -596,19 +582,19 @@ class WorkerClient:
         """
         self._frugal = None
         lent.inputs.fetch()
-        damage, unchanged = lent.damage(), frugal.unchanged(lent.inputs_now)
+        damage, unchanged = lent.damage(), frugal.fingerprints.unchanged(lent.inputs_now)
         lent_bytes = self.lent_bytes
         self._release(buffers=True, remember=True)
-        outputs_lent = self._lend([], (), frugal.like, outputs_follow=False)
-        self.lent_bytes = lent_bytes
-        outputs_lent.outputs.tensor.fill_(POISON)
+        lent = self._lend([], (), frugal.like)
+        self.lent_bytes = lent_bytes  # those of the call
+        lent.outputs.tensor.fill_(POISON)
         self._platform.synchronize()
-        outputs_lent.outputs.publish()
+        lent.outputs.publish()
         with self.watching():
             self._request(FrameKind.HAND_OVER, stage, b"")
             claim = self._parsed(stage, unpack_outputs, self._receive(FrameKind.OUTPUTS, stage))
         self._release(buffers=True)
-        outputs = self._copied(outputs_lent, torch.empty_like(outputs_lent.outputs.tensor))
+        outputs = self._copied(lent, torch.empty_like(lent.outputs.tensor))
         times = self._times(call)
         self.take_back()
         sent = tuple(tensors_in(frugal.inputs.values))
@@ -634,14 +620,7 @@ class WorkerClient:
         least_s = FIRST_CALL_S if self.fastest_s is None else 0.0
         return min(self._timeouts.call_s, max(self._call_limit_s, least_s))
 
-    def _lend(
-        self,
-        arguments: List[Any],
-        tensors: Sequence[torch.Tensor],
-        like: Sequence[torch.Tensor],
-        *,
-        outputs_follow: bool,
-    ) -> LentBuffers:
+    def _lend(self, arguments: List[Any], tensors: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> LentBuffers:
         """Return buffers for this layout; lend new ones if it differs from the one already lent."""
         layout = (arguments, _forms(tensors), _forms(like))
         if self._lent is not None and self._lent.layout == layout and not self._moves:
@@ -661,7 +640,6 @@ class WorkerClient:
             "outputs": [s.to_json() for s in output_specs],
             "input_bytes": input_bytes,
             "output_bytes": output_bytes,
-            "outputs_follow": outputs_follow,
         }
         try:
             self._order(FrameKind.BUFFERS, message, (inputs.descriptor, outputs.descriptor), Stage.LOAD)

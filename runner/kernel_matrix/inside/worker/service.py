@@ -75,8 +75,6 @@ class CallBuffers:
     """Memory that the judge lent for the following calls: arguments, and places for outputs."""
 
     def __init__(self, platform: InsidePlatform, message: Any, descriptors: Sequence[int]) -> None:
-        self.outputs_follow: bool = message["outputs_follow"]
-        """Places for outputs come in other buffers, when a call has ended."""
         self.arenas = LentArenas(platform.open_arena, (message["input_bytes"], message["output_bytes"]), descriptors)
         inputs, outputs = self.arenas.inputs.tensor, self.arenas.outputs.tensor
         tensors = [TensorSpec.from_json(spec).view(inputs) for spec in message["inputs"]]
@@ -107,7 +105,7 @@ class Worker:
         self._arguments: List[Any] = []
         self._batches: Optional[CallBatches] = None
         self._replayed: Optional[Tuple[Callable[[], Any], bool]] = None
-        self._finished: Optional[FinishedCall] = None  # whose outputs follow
+        self._finished: Optional[FinishedCall] = None  # whose outputs are not handed over yet
         self._needed_bytes = 0
 
     def serve(self) -> None:
@@ -253,10 +251,10 @@ class Worker:
             if kind is FrameKind.TRACE:
                 self._channel.send(FrameKind.TRACED, sequence, pack_traced(kernels))
             finished = FinishedCall(sequence, returned, captured, self._buffers.input_range)
-            if self._buffers.outputs_follow:
-                self._finished = finished
-            else:
+            if self._buffers.outputs:
                 self._hand_over(finished, self._buffers)
+            else:  # their places come in other buffers
+                self._finished = finished
 
     def _hand_over_last(self) -> None:
         finished, self._finished = self._finished, None
