@@ -113,6 +113,13 @@ def test_cell_that_does_not_fit_fits_a_larger_card(code, judged):
     assert memory.most <= 40 * MIB
 
 
+@pytest.mark.parametrize("total", [16, 22, 26, 30])
+def test_large_outputs_fit_beside_smaller_inputs(total, judged):
+    memory, _, ended = judged("return torch.cat([x, x]).relu_()", "torch.rand(512, 1024)", total=total * MIB)
+    assert ended is None, ended.evidence
+    assert memory.most <= total * MIB
+
+
 CHEATS = {
     "x[:, 0] += 1; return torch.relu(x)": Status.INPUT_MODIFIED,
     "return x": Status.OUTPUT_ALIASED,

@@ -32,7 +32,9 @@ SMALL_BYTES = 256 << 20  # up to this size a set is drawn for each call
 PARTS = 64
 REDRAW_CALLS = 16
 _SPANS = 1 << 16  # pieces per tensor: short enough to be everywhere, long enough to be copied fast
-_ROOM = 8  # a set is kept if so many fit into free memory: two sets, temporaries of drawing, and comparisons
+# A set is kept if so many fit into free memory, and half as many with their outputs: two sets, temporaries of drawing,
+# and comparisons.
+_ROOM = 8
 _LARGE_BYTES = 64 << 10  # smaller tensors change only with the whole set
 _FEWEST = 16  # fewer elements may be in order by chance
 _LOOK = 4096  # elements that are read to find out how a tensor is built
@@ -87,7 +89,8 @@ class InputSupply:
 
     def _worth_keeping(self, inputs: List[Any]) -> bool:
         nbytes = nbytes_of(tensors_in(inputs))
-        roomy = nbytes > SMALL_BYTES and _has_room(self._reference.platform, nbytes)
+        with_outputs = nbytes + nbytes_of(self._reference.like)
+        roomy = nbytes > SMALL_BYTES and _has_room(self._reference.platform, max(nbytes, with_outputs // 2))
         return roomy and all(map(exchangeable, large_in(inputs)))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
-from kernel_matrix.inside.input_generation import WHOLE_DTYPES, IntegerRange, map_tensors, tensors_in
+from kernel_matrix.inside.input_generation import WHOLE_DTYPES, IntegerRange, map_tensors, nbytes_of, tensors_in
 from kernel_matrix.inside.judge import controls
 from kernel_matrix.inside.judge.bits import all_bits_set, same_bits
 from kernel_matrix.inside.judge.checks import CallJudgement, CheckedCall, judge_call, redzones
@@ -46,7 +46,8 @@ LARGE = 1 << 30  # above these bytes of inputs and outputs, modes get FEW_TRIALS
 # expected in the cell's dtype and in float64, which takes as much as three more in single precision.
 EXPECTED_BESIDE = 6
 # Where it does not hold this multiple, the judge has neither its own copy of the inputs during a call nor a buffer for
-# the outputs.
+# the outputs. Nor has it these where memory does not hold the inputs twice and the outputs four times (as returned,
+# lent, taken and expected).
 OWN_BESIDE = 3
 FEW_TRIALS = {InputMode.STANDARD: 2, InputMode.OUTLIER: 1, InputMode.EXACT: 2}
 EASINGS = 4  # further inputs for the trusted implementation before nearly correct values are called wrong
@@ -181,8 +182,10 @@ class Verifier:
         """
         case = self._first = self._case(reference, InputMode.STANDARD, "before", 0)
         self._reference, self._like = reference, reference.like
-        self._is_short = self._lacks_room(reference, EXPECTED_BESIDE)
-        is_tight = self._lacks_room(reference, OWN_BESIDE) and not self._job.mutates_inputs
+        call_bytes = reference.call_bytes
+        self._is_short = self._lacks_room(reference, EXPECTED_BESIDE * call_bytes)
+        own_bytes = max(OWN_BESIDE * call_bytes, 2 * (call_bytes + nbytes_of(reference.like)))
+        is_tight = self._lacks_room(reference, own_bytes) and not self._job.mutates_inputs
         self.is_frugal = is_tight and _guarded(case.drawn.can_be_drawn_again)
         self._left_out = tuple(mode for mode in self._modes() if not reference.can_change(mode))
         for mode in self._left_out:
@@ -450,12 +453,12 @@ class Verifier:
             client.park()  # the judge's own temporaries need not fit beside its buffers and caches
         return self._judge(client, case, result), result
 
-    def _lacks_room(self, reference: ReferenceModel, times: int) -> bool:
-        """Return True if the cell's memory does not hold ``times`` the inputs and outputs of a call.
+    def _lacks_room(self, reference: ReferenceModel, copies_bytes: int) -> bool:
+        """Return True if the cell's memory does not hold copies of inputs and outputs of ``copies_bytes``.
 
         The reference's temporaries, and what :data:`RESERVE_BYTES` are for, take room too.
         """
-        needed_bytes = times * reference.call_bytes + reference.temporary_bytes + RESERVE_BYTES
+        needed_bytes = copies_bytes + reference.temporary_bytes + RESERVE_BYTES
         reading = reference.platform.device_memory()
         return reading is not None and needed_bytes > min(reading[1], self._job.device_memory_bytes or reading[1])
 
