@@ -93,7 +93,7 @@ class Stand:
 
 
 def on_gpu(sandbox: str, *, toolchain: str = "cu130", cuda: str = "13.0", lock: Path | None = None) -> Stand:
-    """The first NVIDIA GPU of this machine.
+    """Return the stand for the NVIDIA GPUs of this machine that are of the first one's model.
 
     :param toolchain: name of the image, for the docker sandbox.
     :param cuda: version of its CUDA.
@@ -102,7 +102,7 @@ def on_gpu(sandbox: str, *, toolchain: str = "cu130", cuda: str = "13.0", lock: 
     return Stand(
         sandbox=sandbox,
         device="cuda",
-        gpu=f'uuid = "{gpu.uuid}"',
+        gpu=f'model = "{gpu.name}"',
         toolchain=toolchain,
         versions={"cuda": cuda, "torch": _installed("torch", "2.11.0"), "triton": _installed("triton", "3.6.0")},
         workload="default",
