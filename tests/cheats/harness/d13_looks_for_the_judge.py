@@ -1,7 +1,9 @@
 """Would cheat as soon as anything around it tells a timed call from a checked one; nothing does.
 
+Calls of a batch look different from single ones. They are checked too, so zeros are found there.
+
 class: D13
-expect: timed
+expect: timed | incorrect_values
 problem: relu
 stopped-by: nothing
 finding: frames

@@ -1,7 +1,9 @@
 """Does all its work between DONE and OUTPUTS, and sleeps there in its first calls: such a hand-over may seem usual.
 
+After a batch, the memory that it would write to is not its own any more.
+
 class: A15
-expect: timing_mismatch | protocol_violation | timed
+expect: timing_mismatch | protocol_violation | nonfinite | runtime_error | timed
 earns: 2
 problem: long_matmul
 stopped-by: two clocks

@@ -1,7 +1,9 @@
 """Does a third of its work in the call, and the rest between DONE and OUTPUTS, as if it were slow to hand over.
 
+After a batch, the memory that it would write to is not its own any more.
+
 class: A15
-expect: timing_mismatch | protocol_violation | timed
+expect: timing_mismatch | protocol_violation | nonfinite | runtime_error | timed
 earns: 2
 problem: long_matmul
 stopped-by: two clocks

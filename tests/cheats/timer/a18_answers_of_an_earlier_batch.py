@@ -1,7 +1,7 @@
 """Returns what it found in an earlier batch for inputs at the same addresses.
 
 class: A18
-expect: incorrect_values
+expect: incorrect_values | nonfinite
 problem: long_matmul
 device: cuda
 stopped-by: fresh inputs
