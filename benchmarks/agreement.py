@@ -54,7 +54,7 @@ def main() -> None:
         parser.error("--measured needs the --folder that was measured into")
     with gpu_runs.working_folder(arguments) as folder:
         if not arguments.measured:
-            gpu_runs.run(folder, matrix(arguments), arguments.lock)
+            gpu_runs.run(folder, matrix(arguments), arguments.lock, gpu_runs.sandbox_of(arguments))
         report(speedups(folder), random.Random(4))  # which sessions are drawn is no secret
 
 
@@ -62,7 +62,7 @@ def matrix(arguments: argparse.Namespace) -> str:
     """One cell of all operators."""
     problems = Path(__file__).resolve().parent / "operators"
     cell = MATRIX.format(problems=problems, candidate=arguments.candidate, sessions=arguments.sessions)
-    return gpu_runs.head("agreement", arguments.model) + cell
+    return gpu_runs.head("agreement", arguments) + cell
 
 
 def speedups(folder: Path) -> dict[str, list[tuple[float, float]]]:

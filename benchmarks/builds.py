@@ -168,9 +168,9 @@ def run(folder: Path, cache: str, select: Sequence[str], arguments: argparse.Nam
     """Run the selected candidates with a build cache of their own."""
     matrix = folder / "matrix.toml"
     cells = MATRIX.format(select=json.dumps(select), workers=workers)
-    matrix.write_text(gpu_runs.head("builds", arguments.model) + cells)
+    matrix.write_text(gpu_runs.head("builds", arguments) + cells)
     results = Path(tempfile.mkdtemp(prefix="results-", dir=folder))
-    command = gpu_runs.command(matrix, results, arguments.lock)
+    command = gpu_runs.command(matrix, results, arguments.lock, gpu_runs.sandbox_of(arguments))
     environment = {**os.environ, CACHE_VARIABLE: str(folder / cache)}
     started, built_at = time.monotonic(), 0.0
     with subprocess.Popen(command, cwd=gpu_runs.ROOT, env=environment, stdout=subprocess.PIPE, text=True) as running:

@@ -50,16 +50,17 @@ def main() -> None:
     parser = gpu_runs.parser(__doc__)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--cpu", action="store_true", help="measure on the CPU, with candidates in PyTorch")
-    parser.add_argument("--sandbox", default="docker")
+    parser.add_argument("--sandbox", choices=("docker", "process"), help="default: docker, process with --environment")
     arguments = parser.parse_args()
+    sandbox = arguments.sandbox or gpu_runs.sandbox_of(arguments)
     with gpu_runs.working_folder(arguments) as folder:
         write_candidates(folder / "problems" / "softmax", arguments.count, in_torch=arguments.cpu)
         if arguments.cpu:
             matrix = CPU + CELLS.format(workload="smoke")
         else:
-            matrix = gpu_runs.head("candidates", arguments.model) + CELLS.format(workload="default")
-            build(folder, matrix, arguments.lock)
-        seconds = gpu_runs.run(folder, matrix, arguments.lock, arguments.sandbox)
+            matrix = gpu_runs.head("candidates", arguments) + CELLS.format(workload="default")
+            build(folder, matrix, arguments.lock, sandbox)
+        seconds = gpu_runs.run(folder, matrix, arguments.lock, sandbox)
         records = gpu_runs.records(folder / gpu_runs.RESULTS)
         print(f"{len(records)} cells in {seconds:.1f} s (the command, from start to end)")
         print(dict(Counter(record.outcome.status.value for record in records)))
@@ -77,11 +78,11 @@ def write_candidates(problem: Path, count: int, *, in_torch: bool) -> None:
         path.write_text(f"{source}\nNUMBER = {number}\n", encoding="utf-8")
 
 
-def build(folder: Path, matrix: str, lock: str | None) -> None:
+def build(folder: Path, matrix: str, lock: str | None, sandbox: str) -> None:
     """Compile all candidates, whose artifacts stay in the cache."""
     path = folder / "matrix.toml"
     path.write_text(matrix, encoding="utf-8")
-    command = (*gpu_runs.command(path, folder / "built", lock), "--compile-only")
+    command = (*gpu_runs.command(path, folder / "built", lock, sandbox), "--compile-only")
     subprocess.run(command, cwd=gpu_runs.ROOT, check=True, stdout=subprocess.DEVNULL)
 
 

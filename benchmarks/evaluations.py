@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--memory-gib", type=float, help="memory of the device that a cell may use")
     arguments = parser.parse_args()
     with gpu_runs.working_folder(arguments) as folder:
-        seconds = gpu_runs.run(folder, matrix(arguments), arguments.lock)
+        seconds = gpu_runs.run(folder, matrix(arguments), arguments.lock, gpu_runs.sandbox_of(arguments))
         records = gpu_runs.records(folder / gpu_runs.RESULTS)
         for record in records:
             print(line(record))
@@ -63,7 +63,7 @@ def matrix(arguments: argparse.Namespace) -> str:
     path = json.dumps(str(arguments.kernelbench.resolve()))
     cells = MATRIX.format(path=path, select=select, sessions=arguments.sessions)
     cap = "" if arguments.memory_gib is None else CAP.format(arguments.memory_gib)
-    return gpu_runs.head("evaluations", arguments.model) + cells + cap
+    return gpu_runs.head("evaluations", arguments) + cells + cap
 
 
 def line(record: Record) -> str:

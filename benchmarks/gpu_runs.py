@@ -18,24 +18,27 @@ from kernel_matrix.results.reading import read_record
 from kernel_matrix.results.record import Record, record_from_json
 
 ROOT = Path(__file__).resolve().parent.parent
-TOOLCHAIN = 'toolchains = [{ name = "cu130", cuda = "13.0", torch = "2.11.0", triton = "3.6.0" }]'
+IMAGE = '{ name = "cu130", cuda = "13.0", torch = "2.11.0", triton = "3.6.0" }'
 RESULTS = "results"
 """In a benchmark's folder: where its records go."""
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the options that all of these benchmarks have: ``model``, ``lock`` and ``folder``."""
+    """Return a parser with the options that all of these benchmarks have."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--model", default="NVIDIA H*", help="glob on the GPU's product name")
     made.add_argument("--lock", help="images lock, where the image was adopted into another one")
+    made.add_argument("--environment", help="without Docker: auto, or the path of a Python environment")
     made.add_argument("--folder", type=Path, help="where records go; default: one that is removed")
     return made
 
 
-def head(name: str, model: str) -> str:
+def head(name: str, arguments: argparse.Namespace) -> str:
     """First lines of a matrix: single precision, on GPUs of one model, of Hopper's compute capability."""
-    gpu = f'{{ name = "gpu", model = "{model}", compute_capability = "9.0" }}'
-    return f'name = "{name}"\ndtypes = ["fp32"]\ngpus = [{gpu}]\n{TOOLCHAIN}\n'
+    gpu = f'{{ name = "gpu", model = "{arguments.model}", compute_capability = "9.0" }}'
+    environment = f'{{ name = "here", environment = "{arguments.environment}" }}'
+    toolchain = environment if arguments.environment else IMAGE
+    return f'name = "{name}"\ndtypes = ["fp32"]\ngpus = [{gpu}]\ntoolchains = [{toolchain}]\n'
 
 
 @contextmanager
@@ -51,6 +54,11 @@ def command(matrix: Path, results: Path, lock: str | None, sandbox: str = "docke
     """Return the command line that runs ``matrix``."""
     place = ("--sandbox", sandbox, "--results", results)
     return (sys.executable, "-m", "kernel_matrix", "run", matrix, *place, *(("--lock", lock) if lock else ()))
+
+
+def sandbox_of(arguments: argparse.Namespace) -> str:
+    """Return the sandbox that the toolchain of :func:`head` needs."""
+    return "process" if arguments.environment else "docker"
 
 
 def run(folder: Path, matrix: str, lock: str | None, sandbox: str = "docker") -> float:

@@ -107,7 +107,9 @@ def run_queue(device: str, folder: Path, cells: int, lock: str | None) -> float:
 
 def _matrix(device: str) -> str:
     problems, candidates = gpu_runs.ROOT / "problems", json.dumps(list(CANDIDATES))
-    return MATRIX.format(device=device, toolchain=gpu_runs.TOOLCHAIN, problems=problems, candidates=candidates)
+    return MATRIX.format(
+        device=device, toolchain=f"toolchains = [{gpu_runs.IMAGE}]", problems=problems, candidates=candidates
+    )
 
 
 def medians(folder: Path) -> Medians:

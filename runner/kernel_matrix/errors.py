@@ -9,6 +9,7 @@
     ├── InfrastructureError              exit 4   the machine, the daemon, an image or the disk failed
     │   ├── SandboxError                 exit 4   a container or process could not be started or was lost
     │   ├── ImageError                   exit 4   an image is missing, not pinned, or not what the lock says
+    │   ├── PythonEnvironmentError       exit 4   a Python environment is missing, or cannot be a toolchain
     │   ├── PluginError                  exit 4   an extension is unknown, or its package is broken
     │   ├── GpuSettingError              exit 4   a GPU's setting was not, or may not be, changed
     │   ├── GpuLostError                 exit 4   a GPU no longer answers
@@ -74,6 +75,10 @@ class SandboxError(InfrastructureError):
 
 class ImageError(InfrastructureError):
     """An image is missing, not pinned, or not what the lock says."""
+
+
+class PythonEnvironmentError(InfrastructureError):
+    """A Python environment is missing, cannot be a toolchain, or is not what a record ran in."""
 
 
 class PluginError(InfrastructureError):

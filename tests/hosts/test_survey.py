@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kernel_matrix.errors import InfrastructureError, UsageError
+from kernel_matrix.environments import PythonEnvironment
+from kernel_matrix.errors import InfrastructureError, PythonEnvironmentError, UsageError
 from kernel_matrix.hosts import survey as survey_module
 from kernel_matrix.hosts.survey import survey
 from kernel_matrix.images import ResolvedImage
@@ -14,7 +16,7 @@ from kernel_matrix.matrix import CandidateSet, Matrix, ProblemSet
 from kernel_matrix.model.enums import Dtype
 from kernel_matrix.platforms import PlatformInventory
 from kernel_matrix.sandboxes import SandboxStatus
-from tests.plan.nouns import CPU, CPU_DEVICE, CPU_TOOLCHAIN, CU128, H200, H200_DEVICE
+from tests.plan.nouns import CPU, CPU_DEVICE, CPU_TOOLCHAIN, CU128, H200, H200_DEVICE, HERE
 
 RESOLVED = ResolvedImage(
     toolchain="cpu", reference="r", id="sha256:1", repo_digest=None, store="overlay2", state="local"
@@ -44,6 +46,17 @@ def host(monkeypatch):
         monkeypatch.setattr(survey_module, "host_inventory", lambda: inventories)
 
     return made
+
+
+ENVIRONMENT = PythonEnvironment(
+    prefix="/venv",
+    executable="/venv/bin/python",
+    python="CPython 3.12.3",
+    folders=("/venv",),
+    distributions={"torch": "2.11.0+cu130", "triton": "3.6.0"},
+    torch_builds={"cuda": "13.0.1"},
+    digest="sha256:2",
+)
 
 
 @pytest.fixture
@@ -139,3 +152,60 @@ def test_survey_with_real_daemon_names_each_missing_image(matrix):
     assert set(found.inventory.images) == {"cpu", "cu128"}
     assert all("images" in reason for reason in found.inventory.images.values())
     assert found.images == {}
+
+
+@pytest.fixture
+def with_environment(matrix, monkeypatch):
+    """A matrix whose toolchain is an environment; what is read of it is given, or the reason why it cannot be."""
+
+    def made(found=ENVIRONMENT, toolchain=HERE):
+        def read(_where):
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        monkeypatch.setattr(survey_module, "read_environment", read)
+        return replace(matrix, toolchains=(toolchain,))
+
+    return made
+
+
+def test_environment_is_described_for_its_platform(host, with_environment):
+    host(gpus=(CPU_DEVICE, H200_DEVICE))
+    found = survey(with_environment(), sandbox="process")
+    assert found.inventory.environments == {
+        "here": replace(HERE, platform="cuda", cuda="13.0", torch="2.11.0", triton="3.6.0")
+    }
+    image = found.images["here"]
+    assert (image.id, image.state, image.reference) == ("sha256:2", "environment", "/venv")
+
+
+def test_environment_of_a_cpu_build_is_for_the_cpu(host, with_environment):
+    host()
+    found = survey(with_environment(replace(ENVIRONMENT, torch_builds={})), sandbox="process")
+    assert found.inventory.environments["here"].platform == "cpu"
+
+
+def test_environment_keeps_the_platform_that_it_names(host, with_environment):
+    host()
+    found = survey(with_environment(toolchain=replace(HERE, platform="cpu")), sandbox="process")
+    assert found.inventory.environments["here"].platform == "cpu"
+
+
+def test_torch_for_the_cpu_does_not_serve_a_gpu(host, with_environment):
+    host(gpus=(CPU_DEVICE, H200_DEVICE))
+    for_gpus = replace(HERE, platform="cuda")
+    found = survey(with_environment(replace(ENVIRONMENT, torch_builds={}), for_gpus), sandbox="process")
+    assert "PyTorch 2.11.0+cu130 in /venv is not built for cuda" in found.inventory.images["here"]
+
+
+def test_unusable_environment_is_a_reason(host, with_environment):
+    host()
+    found = survey(with_environment(PythonEnvironmentError("it has no PyTorch")), sandbox="process")
+    assert found.inventory.images == {"here": "it has no PyTorch"}
+    assert (found.images, found.inventory.environments) == ({}, {})
+
+
+def test_environment_alone_needs_no_docker(host, with_environment):
+    host(gpus=(CPU_DEVICE, H200_DEVICE))
+    assert survey(with_environment()).sandbox.name == "process"

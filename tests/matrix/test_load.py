@@ -50,6 +50,20 @@ def test_the_smallest_matrix_gets_every_default(load, tmp_path):
     assert (matrix.include, matrix.exclude, matrix.overrides) == ((), (), ())
 
 
+@pytest.mark.parametrize(
+    ("written", "read"), [("auto", "auto"), ("../venv", "{parent}/venv"), ("/opt/env", "/opt/env")]
+)
+def test_toolchain_may_be_an_environment(load, tmp_path, written, read):
+    matrix = load(f"""
+        [[toolchains]]
+        name = "here"
+        environment = "{written}"
+    """)
+    here = matrix.toolchains[-1]
+    assert here.environment == read.format(parent=tmp_path.parent)
+    assert (here.platform, here.versions) == ("", {})
+
+
 def test_a_toolchain_may_have_further_languages(load):
     matrix = load("""
         [[toolchains]]

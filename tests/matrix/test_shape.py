@@ -138,6 +138,11 @@ def test_a_missing_key_is_told_at_its_table(faults, minimal):
     assert fault == "matrix.toml:12:1 toolchains[0].torch: missing; version of PyTorch in the image"
 
 
+def test_versions_of_an_environment_are_not_given(faults, minimal):
+    (fault,) = faults(base=minimal.replace('torch = "2.9.0"\ntriton = "3.5.0"\n', 'environment = "auto"\n'))
+    assert fault.endswith("toolchains[0].cuda: the environment decides it; take it out")
+
+
 def test_long_values_are_shortened(faults):
     (fault,) = faults(f"[protocol]\ntier = '{'x' * 5000}'\n")
     assert len(fault) < 200

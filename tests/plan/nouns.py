@@ -14,6 +14,7 @@ from kernel_matrix.sources import Candidate, Problem, Workload
 CPU = GpuAxis(name="cpu", platform="cpu")
 H200 = GpuAxis(name="h200", model="NVIDIA H200*", compute_capability="9.0")
 CPU_TOOLCHAIN = Toolchain(name="cpu", torch="2.13.0", triton="3.7.1")
+HERE = Toolchain(name="here", environment="auto")
 CU128 = Toolchain(name="cu128", cuda="12.8", torch="2.9.0", triton="3.5.0")
 
 CPU_DEVICE = Gpu(platform="cpu", uuid="cpu", name="EPYC")

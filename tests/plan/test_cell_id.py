@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from plan.nouns import CU128, H200, candidate, problem, selected
+from plan.nouns import CU128, H200, HERE, candidate, problem, selected
 
 from kernel_matrix.matrix import Match, Override, Policy, Protocol
 from kernel_matrix.model.enums import ClockPolicy, Dtype, Implementation, InputMode, Regime, Tier
@@ -28,6 +28,14 @@ def id_of(plan):
 def test_an_id_is_the_same_on_every_host_and_python(id_of):
     # Another value here means that no result of an earlier version is found again by `run`.
     assert id_of() == "38bdb99730816de9945ba9b49d53ac16"
+
+
+def test_id_of_an_environment_does_not_depend_on_its_content(id_of, facts):
+    known = replace(HERE, platform="cuda", cuda="13.0", torch="2.11.0", triton="3.6.0")
+    before = id_of(toolchains=(HERE,))
+    assert id_of(toolchains=(HERE,), facts=replace(facts, environments={"here": known})) == before
+    assert id_of(toolchains=(replace(HERE, environment="/venv"),)) == before
+    assert id_of(toolchains=(replace(HERE, name="there"),)) != before
 
 
 def test_an_id_has_32_hex_digits(id_of):

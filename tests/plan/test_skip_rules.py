@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from plan.nouns import CPU, CPU_DEVICE, CPU_TOOLCHAIN, CU128, H200, H200_DEVICE, candidate, problem, selected
+from plan.nouns import CPU, CPU_DEVICE, CPU_TOOLCHAIN, CU128, H200, H200_DEVICE, HERE, candidate, problem, selected
 
 from kernel_matrix.matrix import GpuAxis, Policy
 from kernel_matrix.model.enums import ClockPolicy, Dtype, Language
@@ -50,7 +50,8 @@ def test_no_gpu_at_all_says_why(reason_of, facts):
 def test_cuda_toolchains_need_a_sandbox_with_images(reason_of):
     reason = reason_of(facts=LOCAL)
     assert reason.kind is SkipReason.NO_SANDBOX
-    assert "sandbox process has none: no daemon answers" in reason.text
+    assert "sandbox process runs none: no daemon answers" in reason.text
+    assert 'environment = "auto"' in reason.text
 
 
 def test_the_cpu_toolchain_runs_with_what_is_installed(reason_of):
@@ -74,6 +75,57 @@ def test_the_installed_versions_must_be_the_toolchains(reason_of, changes, kind,
     reason = reason_of(CPU, facts=replace(LOCAL, **changes))
     assert reason.kind is kind
     assert words in reason.text
+
+
+def described(**changes):
+    """A host whose environment is known, with ``changes`` of the toolchain."""
+    known = replace(HERE, **{"platform": "cuda", "cuda": "13.0", "torch": "2.11.0", "triton": "3.6.0", **changes})
+    return replace(LOCAL, environments={"here": known}, images={"here": ""}, compilers=frozenset({"cuda"}))
+
+
+@pytest.mark.parametrize("language", [Language.TORCH, Language.TRITON, Language.CUDA])
+def test_environment_runs_on_a_gpu_without_images(reason_of, language):
+    assert reason_of(language=language, facts=described(), toolchains=(HERE,)) is None
+
+
+def test_environment_is_for_the_platform_of_its_torch(plan):
+    cells = plan(facts=described(), toolchains=(HERE,), gpus=(CPU, H200), dtypes=(Dtype.FP32,)).cells()
+    assert [(cell.gpu.name, cell.toolchain.cuda) for cell in cells] == [("h200", "13.0")]
+
+
+def test_environment_without_a_gpu_of_its_kind_is_a_warning(plan):
+    found = plan(facts=described(), toolchains=(HERE,), gpus=(CPU,))
+    assert found.warnings == (
+        "gpu cpu has no cell: no toolchain fits it",
+        "toolchain here has no cell: no gpu fits it, its PyTorch is built for cuda",
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "language", "kind", "words"),
+    [
+        (described(triton=None), Language.TRITON, SkipReason.LANGUAGE_NOT_SUPPORTED, "has no Triton"),
+        (
+            replace(described(), compilers=frozenset()),
+            Language.CUDA,
+            SkipReason.LANGUAGE_NOT_SUPPORTED,
+            "an environment without a compiler of cuda",
+        ),
+        (replace(LOCAL, images={"here": "it has no PyTorch"}), Language.TRITON, SkipReason.IMAGE_MISSING, "no PyTorch"),
+        (LOCAL, Language.TRITON, SkipReason.IMAGE_MISSING, "no environment is known"),
+        (replace(described(), uses_images=True), Language.TRITON, SkipReason.NO_SANDBOX, "choose --sandbox process"),
+    ],
+)
+def test_reason_why_an_environment_does_not_run(reason_of, facts, language, kind, words):
+    reason = reason_of(language=language, facts=facts, toolchains=(HERE,))
+    assert reason.kind is kind
+    assert words in reason.text
+
+
+def test_driver_of_an_environment_is_checked_by_its_versions(reason_of):
+    old = replace(H200_DEVICE, driver="470.57.02", cuda_driver="11.4")
+    reason = reason_of(facts=replace(described(), gpus=(old,)), toolchains=(HERE,))
+    assert reason.kind is SkipReason.DRIVER_TOO_OLD
 
 
 def test_torch_candidates_do_not_need_triton(reason_of):

@@ -70,7 +70,7 @@ ADDED_LATER = {
     "IsolationInfo": {"memory_limit"},
     "HostRecord": {
         *("device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health"),
-        *("build", "findings"),
+        *("build", "findings", "environment"),
     },
 }
 """Fields that the first records lack: not required by the schema, and with a default in the class."""

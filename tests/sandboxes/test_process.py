@@ -30,7 +30,9 @@ REPOSITORY = Path(__file__).parents[2] / "runner"
 class WithoutNamespaces(ProcessSandbox):
     """What is left where the kernel refuses namespaces."""
 
-    confinement = Confinement(confine.NONE, other_user=False, refused=("namespaces could not be had",))
+    confinement = Confinement(
+        confine.NONE, other_user=False, refused=("namespaces could not be had",), unfiltered="no", unrestricted="no"
+    )
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from kernel_matrix.attempt.problem_checks import ProblemCheckSubject, check_in_s
 from kernel_matrix.attempt.scratch import scratch_folder
 from kernel_matrix.errors import InfrastructureError, NothingSelectedError, UsageError
 from kernel_matrix.hosts.process_token import owner_token
-from kernel_matrix.hosts.survey import AUTO, HostSurvey, check_sandbox, survey
+from kernel_matrix.hosts.survey import AUTO, HostSurvey, check_sandbox, survey, why_no_torch
 from kernel_matrix.images import ResolvedImage
 from kernel_matrix.inside.problem_check.job import ProblemCheckLimits, ProblemCheckResult
 from kernel_matrix.matrix import Matrix
@@ -217,8 +217,9 @@ def _find_place(sandbox: str, toolchain: str, lock: Path | None) -> _Place:
             next_step = "go where one is, or try without --sandbox and --toolchain: as local processes"
             raise UsageError(what, next_step=next_step)
         place = _Place(sandbox=opened, status=opened.status())
-    if not place.status.available:
-        raise InfrastructureError(f"sandbox {place.sandbox.name} cannot be used: {place.status.reason}")
+    reason = place.status.reason or ("" if place.sandbox.uses_images else why_no_torch())
+    if reason:
+        raise InfrastructureError(f"sandbox {place.sandbox.name} cannot be used: {reason}")
     return place
 
 

@@ -23,7 +23,7 @@ from kernel_matrix.matrix.load import load_matrix
 from kernel_matrix.platforms import Gpu, TelemetrySample
 from kernel_matrix.platforms.peaks import STATE_DIR_VARIABLE, peak_of, write_calibration
 from kernel_matrix.platforms.process_names import command
-from kernel_matrix.platforms.registry import get_platform, gpu_document, host_inventory
+from kernel_matrix.platforms.registry import get_platform, gpu_document, host_inventory, platforms
 from kernel_matrix.platforms.versions import parse_version
 
 __all__ = [
@@ -172,20 +172,22 @@ def calibrate_gpus(
         InfrastructureError: A GPU could not be measured, or was not held alone.
     """
     loaded = matrix if isinstance(matrix, Matrix) else load_matrix(Path(matrix))
-    wanted = _wanted(loaded, toolchain)
     host = survey(loaded, sandbox=sandbox, lock_path=Path(lock) if lock else None)
+    wanted = _wanted(loaded, toolchain, host)
     toolchains = {gpu: _newest_usable(gpu, wanted, host) for gpu in gpus}
     for gpu, usable in toolchains.items():
         yield _measured(gpu, usable, host, wait_s)
 
 
-def _wanted(matrix: Matrix, name: str | None) -> list[Toolchain]:
+def _wanted(matrix: Matrix, name: str | None, found: HostSurvey) -> list[Toolchain]:
     """Return the toolchains for GPUs to choose from: all of ``matrix``, or the one of that name.
 
     Raises:
         UsageError: The matrix has none of that name.
     """
-    for_gpus = [toolchain for toolchain in matrix.toolchains if get_platform(toolchain.platform).IS_ACCELERATOR]
+    known_here = [found.inventory.environments.get(toolchain.name, toolchain) for toolchain in matrix.toolchains]
+    accelerators = [name for name, platform in platforms().items() if platform.IS_ACCELERATOR]
+    for_gpus = [toolchain for toolchain in known_here if toolchain.platform in ("", *accelerators)]
     wanted = [toolchain for toolchain in for_gpus if name in (None, toolchain.name)]
     if not wanted:
         known = ", ".join(toolchain.name for toolchain in for_gpus)
@@ -210,10 +212,10 @@ def _newest_usable(gpu: Gpu, wanted: Sequence[Toolchain], found: HostSurvey) -> 
 
 def _skip_reason(gpu: Gpu, toolchain: Toolchain, found: HostSurvey) -> str:
     """Return the reason why ``toolchain`` cannot measure ``gpu`` here; empty if it can."""
-    if toolchain.platform != gpu.platform:
+    if toolchain.platform not in ("", gpu.platform):
         return f"it is for {get_platform(toolchain.platform).TITLE}s"
-    if found.sandbox.uses_images and toolchain.name not in found.images:
-        return found.inventory.images[toolchain.name]
+    if (found.sandbox.uses_images or toolchain.environment) and toolchain.name not in found.images:
+        return found.inventory.images.get(toolchain.name, "sandbox docker runs images; choose --sandbox process")
     platform, versions = get_platform(gpu.platform), toolchain.versions
     reason = platform.driver_skip_reason(versions, gpu)
     return reason or platform.code_skip_reason(versions, gpu.compute_capability, gpu.driver) or ""

@@ -181,8 +181,8 @@ def build_missing_images(
         return
     images, lock_file = matrix.root / "images", Path(lock) if lock else matrix.lock_path
     for toolchain in matrix.toolchains:
-        if get_platform(toolchain.platform).NEEDS_IMAGES:
-            continue  # its base image comes from a registry: `images pull`
+        if toolchain.environment or get_platform(toolchain.platform).NEEDS_IMAGES:
+            continue  # there is no image, or its base comes from a registry: `images pull`
         try:
             ensure_local(toolchain.name, images_dir=images, lock_path=lock_file, say=say)
         except ImageError as error:

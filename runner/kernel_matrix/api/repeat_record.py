@@ -9,7 +9,15 @@ from pathlib import Path
 from kernel_matrix.analysis.reproduce import Reproduction, check_tells, reproduction
 from kernel_matrix.api.plan import every_cell, load_matrix
 from kernel_matrix.api.run_cells import CellSelection, Listener
-from kernel_matrix.errors import GpuBusyError, ImageError, InfrastructureError, NothingSelectedError, UsageError
+from kernel_matrix.environments import differences
+from kernel_matrix.errors import (
+    GpuBusyError,
+    ImageError,
+    InfrastructureError,
+    NothingSelectedError,
+    PythonEnvironmentError,
+    UsageError,
+)
 from kernel_matrix.executors.local import Rerun
 from kernel_matrix.hosts.survey import HostSurvey, survey
 from kernel_matrix.matrix import Matrix
@@ -142,6 +150,15 @@ def _check_image(record: Document, path: Path, found: HostSurvey) -> None:
     used, here = record["host"]["image"], found.images.get(record["cell"]["toolchain"])
     if used is None or here is None:
         return
+    if here.environment is not None and used["id"] != here.id:
+        was = record["host"].get("environment") or {}
+        changes = [*differences(was.get("distributions", {}), here.environment.distributions)]
+        changes += differences(was.get("programs", {}), here.environment.programs)
+        what = "; ".join(changes) or "its files"
+        raise PythonEnvironmentError(
+            printable(f"{path} ran in another environment than {here.reference} is now: {what}"),
+            next_step="Install what the record names, or name another environment in the matrix.",
+        )
     if used["id"] != here.id and (used["repo_digest"] is None or used["repo_digest"] != here.repo_digest):
         was, now = used["repo_digest"] or used["id"], here.repo_digest or here.id
         raise ImageError(

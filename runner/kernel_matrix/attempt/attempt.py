@@ -15,9 +15,10 @@ from kernel_matrix.attempt.role_specs import probe_spec
 from kernel_matrix.attempt.session_prefetch import SessionPrefetch
 from kernel_matrix.attempt.sessions import SessionLoop, admit
 from kernel_matrix.attempt.source_findings import rejected, scan_of
+from kernel_matrix.environments.inspection import check_unchanged
 from kernel_matrix.errors import GpuBusyError, GpuLostError, GpuSettingError, InfrastructureError
 from kernel_matrix.lease import Lease, LeaseTerms, WaitCancelledError, hold
-from kernel_matrix.model.enums import ClockPolicy, Stage, Status
+from kernel_matrix.model.enums import ClockPolicy, Fault, Stage, Status
 from kernel_matrix.model.messages import Evidence
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.registry import get_platform
@@ -122,13 +123,24 @@ class Attempt:
             cell_id=self._of.cell.id,
             attempt=self._of.attempt,
             cell=cell_key(self._of.cell),
-            outcome=once_timed(found.outcome, found.reports),
+            outcome=once_timed(self._in_known_environment(found.outcome), found.reports),
             host=make_host_record(self._of, self._context, found.device, self._log),
             sessions=found.reports,
         )
         health = found.device.health
         quarantine = health.reason if health is not None and health.quarantined else ""
         return AttemptResult(record=record, trace=found.trace, quarantine=quarantine)
+
+    def _in_known_environment(self, outcome: Outcome) -> Outcome:
+        """Return ``outcome``, or that the machine failed if nobody knows what the cell ran in."""
+        environment = self._of.image.environment if self._of.image is not None else None
+        if environment is None or outcome.fault is Fault.INFRA:
+            return outcome
+        try:
+            check_unchanged(environment)
+        except InfrastructureError as error:
+            return machine_failed(error, Stage.DONE)
+        return outcome
 
     def _after_lease(self, outcome: Outcome) -> AttemptOutcome:
         lease, of = self._lease, self._of

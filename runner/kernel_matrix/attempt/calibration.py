@@ -46,6 +46,7 @@ def calibration_spec(gpu: Gpu, image: ResolvedImage | None, labels: ProcessLabel
         labels=labels,
         platform=gpu.inside,
         image=image.id if image is not None else None,
+        environment=image.environment if image is not None else None,
         module="kernel_matrix.inside.probe",
         args=("calibrate", "--out", out.target, "--device", gpu.inside),
         mounts=(out,),

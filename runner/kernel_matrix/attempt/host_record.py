@@ -26,6 +26,7 @@ from kernel_matrix.platforms.registry import gpu_document
 from kernel_matrix.results.record import (
     CellKey,
     ClocksInfo,
+    EnvironmentInfo,
     HealthInfo,
     HostRecord,
     ImageInfo,
@@ -133,7 +134,15 @@ def make_host_record(of: Assignment, context: RunContext, device: DeviceRecord, 
         warnings=lease.warnings if lease else (),
         build=of.build.seen if of.build is not None else None,
         findings=findings_info(log.scan),
+        environment=_environment_used(of.image),
     )
+
+
+def _environment_used(image: ResolvedImage | None) -> EnvironmentInfo | None:
+    if image is None or image.environment is None:
+        return None
+    of = image.environment
+    return EnvironmentInfo(python=of.python, distributions=of.distributions, programs=of.programs)
 
 
 def _image_used(image: ResolvedImage | None) -> ImageInfo | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from kernel_matrix.attempt.contestants import CANDIDATE_FILE, CANDIDATE_UID, PROBLEM_FILE, Contestant, labels_of
 from kernel_matrix.attempt.folders import ARTIFACT_NAME, JOB_FILE, SessionFolders, judge_uid
 from kernel_matrix.attempt.sanitizing import NO_SANITIZER, tools_for
+from kernel_matrix.environments import PythonEnvironment
 from kernel_matrix.images import ResolvedImage
 from kernel_matrix.matrix import Policy
 from kernel_matrix.model.enums import Dtype, Language, Role
@@ -40,8 +41,13 @@ class CellPlacement:
 
     @property
     def image_id(self) -> str | None:
-        """Id of the image to start; None without images."""
+        """Id of the image to start, or the digest of the environment; None without either."""
         return self.image.id if self.image is not None else None
+
+    @property
+    def environment(self) -> PythonEnvironment | None:
+        """Environment that takes the place of an image; None for an image, or for this program's own Python."""
+        return self.image.environment if self.image is not None else None
 
     @property
     def platform(self) -> Platform:
@@ -61,6 +67,7 @@ def judge_spec(place: CellPlacement, folders: SessionFolders) -> RoleSpec:
         labels=place.labels,
         platform=place.gpu.inside,
         image=place.image_id,
+        environment=place.environment,
         module="kernel_matrix.inside.judge.judge",
         args=("--job", f"{JUDGE}/{JOB_FILE}", "--channel", CHANNEL, "--out", OUT),
         mounts=(
@@ -84,6 +91,7 @@ def contestant_spec(place: CellPlacement, folders: SessionFolders, contestant: C
         labels=place.labels,
         platform=place.gpu.inside,
         image=place.image_id,
+        environment=place.environment,
         module="kernel_matrix.inside.worker.worker",
         args=("--channel", CHANNEL, "--code", CODE, "--device", place.gpu.inside, *preloads),
         mounts=(
@@ -121,6 +129,7 @@ def builder_spec(place: CellPlacement, code: Mount, channel: Mount) -> RoleSpec:
         labels=place.labels,
         platform=place.gpu.inside,
         image=place.image_id,
+        environment=place.environment,
         module="kernel_matrix.inside.build.builder",
         args=(
             "--channel",
@@ -147,6 +156,7 @@ def probe_spec(place: CellPlacement, out: Mount) -> RoleSpec:
         labels=place.labels,
         platform=place.gpu.inside,
         image=place.image_id,
+        environment=place.environment,
         module="kernel_matrix.inside.probe",
         args=("health", "--out", out.target, "--device", place.gpu.inside),
         mounts=(out,),

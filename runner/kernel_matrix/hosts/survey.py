@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from kernel_matrix.errors import ImageError, InfrastructureError, UsageError
+from kernel_matrix.environments import PythonEnvironment
+from kernel_matrix.environments.inspection import read_environment
+from kernel_matrix.errors import ImageError, InfrastructureError, PythonEnvironmentError, UsageError
 from kernel_matrix.images import ResolvedImage
-from kernel_matrix.matrix import Matrix
+from kernel_matrix.matrix import Matrix, Toolchain
 from kernel_matrix.plan import HostInventory, devices_matching
 from kernel_matrix.platforms.permission import why_forbidden, why_not_root
-from kernel_matrix.platforms.registry import PLATFORMS, host_inventory
+from kernel_matrix.platforms.registry import PLATFORMS, get_platform, host_inventory, platforms
 from kernel_matrix.sandboxes import SANDBOXES, Sandbox, SandboxStatus, open_sandbox
+
+ENVIRONMENT = "environment"
+"""State of an environment in place of an image."""
 
 AUTO = "auto"
 """Docker if it answers and has an image that this matrix can run here, else local processes."""
@@ -27,7 +33,7 @@ class HostSurvey:
     status: SandboxStatus
     inventory: HostInventory
     images: Mapping[str, ResolvedImage]
-    """Toolchain → the image to start, for images that are present."""
+    """Toolchain → the image to start, or the environment to run, if it is present."""
 
 
 def check_sandbox(name: str) -> None:
@@ -72,7 +78,9 @@ def survey(
         if tried[-1].status.available and _can_run_something(matrix, tried[-1]):
             return tried[-1]
     # Nothing of this matrix can run here, but planning it for other machines must still work.
-    return next((found for found in tried if found.status.available), tried[-1])
+    names_images = not all(toolchain.environment for toolchain in matrix.toolchains)
+    may_plan = (found for found in tried if found.status.available and (names_images or not found.sandbox.uses_images))
+    return next(may_plan, tried[-1])
 
 
 def _survey_with(
@@ -81,8 +89,9 @@ def _survey_with(
     sandbox = open_sandbox(name)
     status = sandbox.status()
     images: Mapping[str, ResolvedImage | str] = {}
-    if sandbox.uses_images and status.available:
-        images = _images(matrix, lock_path, allow_unpinned=allow_unpinned)
+    if status.available:
+        pinned = sandbox.uses_images
+        images = _images(matrix, lock_path, allow_unpinned=allow_unpinned) if pinned else _environments(matrix)
     inventories = host_inventory()
     inventory = HostInventory(
         gpus=tuple(gpu for inventory in inventories.values() for gpu in inventory.gpus),
@@ -93,6 +102,8 @@ def _survey_with(
         local_torch=installed("torch"),
         local_triton=installed("triton"),
         images={name: image if isinstance(image, str) else "" for name, image in images.items()},
+        environments=_known(matrix, images),
+        compilers=frozenset(name for name, platform in platforms().items() if platform.local_compiler()),
         clocks_reason=why_forbidden() or why_not_root(),
     )
     here = {name: image for name, image in images.items() if isinstance(image, ResolvedImage)}
@@ -118,13 +129,73 @@ def _images(matrix: Matrix, lock_path: Path, *, allow_unpinned: bool) -> dict[st
     return found
 
 
+def _environments(matrix: Matrix) -> dict[str, ResolvedImage | str]:
+    """Return toolchain → its environment, or the reason why it cannot be used, for toolchains that are environments."""
+    found: dict[str, ResolvedImage | str] = {}
+    for toolchain in matrix.toolchains:
+        if toolchain.environment:
+            try:
+                found[toolchain.name] = _resolved(toolchain.name, read_toolchain(toolchain))
+            except PythonEnvironmentError as error:
+                found[toolchain.name] = " ".join(str(error).split())
+    return found
+
+
+def read_toolchain(toolchain: Toolchain) -> PythonEnvironment:
+    """Describe the environment of ``toolchain``.
+
+    Raises:
+        PythonEnvironmentError: It cannot be used, or its PyTorch is not built for the platform that the matrix names.
+    """
+    found = read_environment(toolchain.environment)
+    wanted = toolchain.platform
+    if wanted and wanted not in found.torch_builds and get_platform(wanted).IS_ACCELERATOR:
+        what = f"PyTorch {found.distributions['torch']} in {found.prefix} is not built for {wanted}"
+        raise PythonEnvironmentError(what, next_step="install a build for it, or name another environment")
+    return found
+
+
+def _resolved(toolchain: str, environment: PythonEnvironment) -> ResolvedImage:
+    return ResolvedImage(
+        toolchain=toolchain,
+        reference=environment.prefix,
+        id=environment.digest,
+        repo_digest=None,
+        store=ENVIRONMENT,
+        state=ENVIRONMENT,
+        environment=environment,
+    )
+
+
+def _known(matrix: Matrix, images: Mapping[str, ResolvedImage | str]) -> dict[str, Toolchain]:
+    """Return the toolchains that are environments of this host, with their platforms and versions."""
+    found: dict[str, Toolchain] = {}
+    for toolchain in matrix.toolchains:
+        image = images.get(toolchain.name)
+        if isinstance(image, ResolvedImage) and image.environment is not None:
+            found[toolchain.name] = with_environment(toolchain, image.environment)
+    return found
+
+
+def with_environment(toolchain: Toolchain, environment: PythonEnvironment) -> Toolchain:
+    """Return ``toolchain`` with the versions of its environment.
+
+    A platform that the matrix does not name is the one that PyTorch was built for.
+    """
+    builds = environment.torch_builds
+    built_for = next((name for name in PLATFORMS if name in builds), "cpu")
+    known = replace(toolchain, platform=toolchain.platform or built_for)
+    return known.with_versions({"torch": environment.torch, "triton": environment.triton, **builds})
+
+
 def _can_run_something(matrix: Matrix, found: HostSurvey) -> bool:
     """Return whether this host has a device and a usable toolchain of the same platform."""
     present = {axis.platform for axis in matrix.gpus if devices_matching(axis, found.inventory.gpus)}
+    known = found.inventory.environments
     runnable = {
-        toolchain.platform
+        known.get(toolchain.name, toolchain).platform
         for toolchain in matrix.toolchains
-        if not found.sandbox.uses_images or toolchain.name in found.images
+        if toolchain.name in found.images or not (found.sandbox.uses_images or toolchain.environment)
     }
     return bool(present & runnable)
 
@@ -135,6 +206,13 @@ def _reason_unused(matrix: Matrix, found: HostSurvey) -> str:
         return found.status.reason
     missing = ", ".join(toolchain.name for toolchain in matrix.toolchains if toolchain.name not in found.images)
     return f"{found.sandbox.name} answers, but has none of the pinned images that could run here ({missing})"
+
+
+def why_no_torch() -> str:
+    """Return why this program's own Python cannot run cells, empty if it can."""
+    if installed("torch") is not None:
+        return ""
+    return f"torch is not installed for {sys.executable}; `pip install kernel-matrix[local]` brings it"
 
 
 def installed(package: str) -> str | None:

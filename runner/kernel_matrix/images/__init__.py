@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from kernel_matrix.environments import PythonEnvironment
+
 
 class LockState(str, Enum):
     """Origin of the digest in an entry of ``images.lock``."""
@@ -46,13 +48,15 @@ class LockEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedImage:
-    """The image that a cell runs, as found in the daemon."""
+    """The image that a cell runs, as found in the daemon, or the environment of this host in its place."""
 
     toolchain: str
     reference: str
     id: str
-    """Id in the daemon, with which containers are started."""
+    """Id in the daemon, with which containers are started, or the digest of an environment."""
     repo_digest: str | None
     store: str
     state: str
-    """A :class:`LockState` value, or ``unpinned``."""
+    """A :class:`LockState` value, ``unpinned``, or ``environment``."""
+    environment: PythonEnvironment | None = None
+    """The environment; ``None`` for an image."""

@@ -62,13 +62,15 @@ class ConfineRequest(NamedTuple):
     root: str = ""
     """Empty folder in which the private tree is built; only with namespaces."""
     binds: Tuple[BindMount, ...] = ()
-    """Mounts, parents before children; only with namespaces."""
+    """With namespaces, the mounts of the private tree, parents before children; with ``landlock`` paths of the host."""
     empty_files: Tuple[str, ...] = ()
     """Empty files to make inside that tree."""
     tmpfs_bytes: int = 0
     shm_bytes: int = 0
     first_out_of_memory: bool = False
     """If the host runs out of memory, let the kernel kill this process first."""
+    landlock: bool = False
+    """Without namespaces, let the kernel refuse every file but those at and below ``binds``."""
     system_call_filter: str = ""
     """Seccomp program as hexadecimal digits; empty installs none."""
     memory_group_fd: int = -1
@@ -98,6 +100,27 @@ _SECCOMP = {"x86_64": 317, "aarch64": 277}  # number of the system call, which t
 _SECCOMP_SET_MODE_FILTER = 1
 _SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4  # without it, kernels before 5.16 slow down every memory access of the process
 _FILTER_INSTRUCTION_BYTES = 8  # size of ``struct sock_filter``
+
+# Landlock, since Linux 5.13: numbers of its system calls, the same on all processors, and rights. A kernel knows those
+# of its own version and older ones.
+_LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
+_LANDLOCK_PATH_BENEATH, _LANDLOCK_ASK_VERSION = 1, 1
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1, 2, 4, 8, 1 << 14, 1 << 15
+_MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
+_FILE_RIGHTS = {
+    1: (1 << 13) - 1,
+    2: (1 << 14) - 1,
+    3: (1 << 15) - 1,
+    5: (1 << 16) - 1,
+}  # by the version that brought them
+_OF_NO_FOLDER = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_NET_RIGHTS = 3  # to bind and to connect TCP sockets, from version 4 on
+_SCOPES = 3  # abstract sockets and signals stay among the processes of the module, from version 6 on
+_ALLOWED = {
+    READ_ONLY: _EXECUTE | _READ_FILE | _READ_DIR,
+    WRITABLE: ~(_MAKE_CHAR | _MAKE_BLOCK),
+    DEVICE: _READ_FILE | _WRITE_FILE | _IOCTL_DEV,
+}
 
 _RESTRICTIONS = {
     READ_ONLY: _MS_NOSUID | _MS_NODEV | _MS_RDONLY,
@@ -223,9 +246,50 @@ def _become_module(request: ConfineRequest, _error_writer: int) -> None:
     _die_with_parent(signal.SIGKILL)  # after the change of user, which clears it
     os.chdir(request.cwd)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+    if request.landlock:
+        _restrict_files(request.binds)
     if request.system_call_filter:
         _filter_system_calls(bytes.fromhex(request.system_call_filter))  # after everything that it would refuse
     os.execve(request.argv[0], request.argv, request.env)  # noqa: S606  # no shell is wanted here
+
+
+def landlock_version() -> int:
+    """Return the version of Landlock that the kernel has; 0 if it has none."""
+    return max(0, int(_libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), _LANDLOCK_ASK_VERSION)))
+
+
+def _restrict_files(binds: Tuple[BindMount, ...]) -> None:
+    """Let the kernel refuse this process, for good, all files but those at and below ``binds``.
+
+    TCP sockets, and signals and abstract sockets to processes outside, are refused too where the kernel can do that.
+    """
+    version = landlock_version()
+    handled = _FILE_RIGHTS[max((known for known in _FILE_RIGHTS if known <= version), default=1)]
+    attributes = (handled, _NET_RIGHTS if version >= 4 else 0, _SCOPES if version >= 6 else 0)
+    raw = (ctypes.c_uint64 * 3)(*attributes)
+    size = ctypes.c_size_t(24 if version >= 6 else 16 if version >= 4 else 8)
+    ruleset = _libc.syscall(_LANDLOCK_CREATE, ctypes.byref(raw), size, 0)
+    _check(min(ruleset, 0), "make a Landlock ruleset")
+    for bind in binds:
+        _allow_below(ruleset, bind, handled)
+    _check(_libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0), "restrict files by Landlock")
+    os.close(ruleset)
+
+
+def _allow_below(ruleset: int, bind: BindMount, handled: int) -> None:
+    """Allow what the mode of ``bind`` does at its source, and below it if that is a folder."""
+    try:
+        place = os.open(bind.source, os.O_PATH | os.O_CLOEXEC)
+    except PermissionError:
+        return  # the user of the module cannot reach it anyway
+    try:
+        rights = handled & _ALLOWED[bind.mode] & (-1 if os.path.isdir(bind.source) else _OF_NO_FOLDER)
+        # struct landlock_path_beneath_attr, which is packed
+        rule = rights.to_bytes(8, sys.byteorder) + place.to_bytes(4, sys.byteorder)
+        result = _libc.syscall(_LANDLOCK_ADD_RULE, ruleset, _LANDLOCK_PATH_BENEATH, rule, 0)
+        _check(result, "allow {} by Landlock".format(bind.source))
+    finally:
+        os.close(place)
 
 
 def _limit(which: int, value: int) -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kernel_matrix.model.enums import ClockPolicy, Dtype, Language, Tier
@@ -35,22 +35,33 @@ class GpuAxis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """PyTorch, Triton and the compilers for one platform: one pinned image, ``images/<name>/``."""
+    """PyTorch, Triton and the compilers for one platform: one pinned image, ``images/<name>/``, or an environment."""
 
     name: str
-    torch: str
-    triton: str
+    torch: str | None = None
+    """Version; ``None`` for an environment that was not looked at."""
+    triton: str | None = None
+    """Version; ``None`` for an environment that was not looked at, or has none."""
     cuda: str | None = None
     """CUDA toolkit version, ``12.8``; ``None`` where the image has none."""
     platform: str = ""
-    """Registry key of a platform. Left out: ``cuda`` where that version is given, else ``cpu``."""
+    """Registry key of a platform. Left out: ``cuda`` where that version is given, else ``cpu``; that of an environment
+    is empty until it was looked at."""
     languages: tuple[Language, ...] = ()
     """Members of :data:`DECLARED_LANGUAGES` that its image can compile."""
+    environment: str = ""
+    """The Python environment of this host that takes the place of an image: ``auto`` or its absolute path."""
 
     def __post_init__(self) -> None:
         """Fill in the platform."""
-        if not self.platform:
+        if not self.platform and not self.environment:
             object.__setattr__(self, "platform", "cpu" if self.cuda is None else "cuda")
+
+    def with_versions(self, versions: Mapping[str, str | None]) -> Toolchain:
+        """Return this toolchain with the versions of an environment by package, a toolkit's cut to two parts."""
+        cuda = versions.get("cuda")
+        short = None if cuda is None else ".".join(cuda.split(".")[:2])
+        return replace(self, torch=versions.get("torch"), triton=versions.get("triton"), cuda=short)
 
     @property
     def versions(self) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kernel_matrix.environments import AUTO
 from kernel_matrix.errors import MatrixError
 from kernel_matrix.matrix import (
     CandidateSet,
@@ -102,7 +103,7 @@ def _build(document: Mapping[str, Any], path: Path) -> Matrix:
         name=document["name"],
         path=path,
         gpus=tuple(_gpu(table) for table in document["gpus"]),
-        toolchains=tuple(_toolchain(table) for table in document["toolchains"]),
+        toolchains=tuple(_toolchain(table, root) for table in document["toolchains"]),
         dtypes=tuple(map(Dtype, document["dtypes"])),
         problems=tuple(_problem_set(table, root) for table in document["problems"]),
         candidates=tuple(_candidate_set(table, root) for table in document.get("candidates", ({},))),
@@ -124,10 +125,12 @@ def _gpu(table: Mapping[str, Any]) -> GpuAxis:
     return GpuAxis(**{**values, "platform": platform_of(table)})
 
 
-def _toolchain(table: Mapping[str, Any]) -> Toolchain:
+def _toolchain(table: Mapping[str, Any], root: Path) -> Toolchain:
     platform = platform_of(table) if "platform" in table else ""
     languages = tuple(Language(name) for name in table.get("languages", ()))
-    return Toolchain(**{**table, "platform": platform, "languages": languages})
+    where = table.get("environment", "")
+    environment = where if where in ("", AUTO) else str(resolve(root, where))
+    return Toolchain(**{**table, "platform": platform, "languages": languages, "environment": environment})
 
 
 def _problem_set(table: Mapping[str, Any], root: Path) -> ProblemSet:

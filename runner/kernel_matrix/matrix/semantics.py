@@ -33,6 +33,11 @@ def tables(document: Table, key: str) -> list[tuple[int, Table]]:
     return [(index, item) for index, item in enumerate(document.get(key, ())) if item is not None]
 
 
+_OF_EVERY_IMAGE = {"torch": "PyTorch", "triton": "Triton"}
+_VERSIONS = {*_OF_EVERY_IMAGE, "cuda"}
+"""Keys of a toolchain that are versions in its image."""
+
+
 def check_semantics(document: Table, malformed: Collection[KeyPath], root: Path) -> Iterator[MatrixFault]:
     """Yield every fault of axes, selections and protocol values.
 
@@ -46,6 +51,7 @@ def check_semantics(document: Table, malformed: Collection[KeyPath], root: Path)
     yield from _platforms(document)
     yield from _extensions(document)
     yield from _conditions_of_a_cpu(document)
+    yield from _versions(document, malformed)
     for key in ("gpus", "problems", "candidates"):
         yield from _find_repeated_tables(
             key, [(i, table) for i, table in tables(document, key) if (key, i) not in malformed]
@@ -86,6 +92,18 @@ def _platforms(document: Table) -> Iterator[MatrixFault]:
                 yield from _unknown_word((key, index, name), table[name], [*PLATFORMS, *vendors])
             if {"platform", "vendor"} <= table.keys():
                 yield MatrixFault((key, index, "vendor"), "is another word for platform; take one out")
+
+
+def _versions(document: Table, malformed: Collection[KeyPath]) -> Iterator[MatrixFault]:
+    """Yield versions that the toolchain of an image lacks, and those that an environment decides by itself."""
+    for index, table in tables(document, "toolchains"):
+        path: KeyPath = ("toolchains", index)
+        if "environment" in table:
+            decided = sorted(_VERSIONS & table.keys())
+            yield from (MatrixFault((*path, key), "the environment decides it; take it out") for key in decided)
+        elif path not in malformed:
+            titles = {key: title for key, title in _OF_EVERY_IMAGE.items() if key not in table}
+            yield from (MatrixFault((*path, key), f"missing; version of {titles[key]} in the image") for key in titles)
 
 
 def _extensions(document: Table) -> Iterator[MatrixFault]:

@@ -24,7 +24,13 @@ class GradedTime:
 
 
 def grade(
-    *, sessions: int, within: float | None, between: float | None, drift: float | None, clocks_locked: bool
+    *,
+    sessions: int,
+    within: float | None,
+    between: float | None,
+    drift: float | None,
+    clocks_locked: bool,
+    pinned: bool = True,
 ) -> GradedTime:
     """Grade a time. An unknown value counts as bad.
 
@@ -34,6 +40,7 @@ def grade(
         between: :func:`spread_between` of the session medians.
         drift: :func:`kernel_matrix.measure.drift.machine_drift` over all sessions.
         clocks_locked: The clocks were locked, and this was verified under load.
+        pinned: The toolchain was an image, not an environment that others may change.
     """
     if sessions < 2:
         return GradedTime(Grade.C, "one session")
@@ -41,7 +48,9 @@ def grade(
     reasons_not_b = list(_excesses(measured, LIMITS[Grade.B]))
     if reasons_not_b:
         return GradedTime(Grade.C, ", ".join(reasons_not_b))
-    reasons_not_a = [*_excesses(measured, LIMITS[Grade.A]), *(() if clocks_locked else ("clocks not locked",))]
+    reasons_not_a = list(_excesses(measured, LIMITS[Grade.A]))
+    reasons_not_a += [] if clocks_locked else ["clocks not locked"]
+    reasons_not_a += [] if pinned else ["an environment, not an image"]
     return GradedTime(Grade.B, ", ".join(reasons_not_a)) if reasons_not_a else GradedTime(Grade.A, "")
 
 

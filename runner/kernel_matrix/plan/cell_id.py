@@ -26,8 +26,13 @@ def digest(value: Any) -> bytes:
 
 
 def place_digest(gpu: GpuAxis, toolchain: Toolchain, dtype: Dtype) -> bytes:
-    """Return the digest of the axis name of the GPU, the versions of the toolchain, and the dtype."""
-    versions = (toolchain.name, toolchain.cuda, toolchain.torch, toolchain.triton)
+    """Return the digest of the axis name of the GPU, the versions of the toolchain, and the dtype.
+
+    An environment counts by its name alone. What it holds is in the record, and makes a result stale as an image does.
+    """
+    versions: tuple[str | None, ...] = (toolchain.name, "environment")
+    if not toolchain.environment:
+        versions = (toolchain.name, toolchain.cuda, toolchain.torch, toolchain.triton)
     return digest((SCHEMA_VERSION, gpu.name, versions, dtype))
 
 

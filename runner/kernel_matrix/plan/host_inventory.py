@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from kernel_matrix.matrix import GpuAxis
+from kernel_matrix.matrix import GpuAxis, Toolchain
 from kernel_matrix.platforms import Gpu
 
 GIB = 1 << 30
@@ -28,7 +28,11 @@ class HostInventory:
     """Version of torch beside the runner; ``None`` if there is none."""
     local_triton: str | None = None
     images: Mapping[str, str] = field(default_factory=dict)
-    """Toolchain → reason why its image cannot be used; empty if it can. An absent toolchain has no image."""
+    """Toolchain → reason why its image or environment cannot be used; empty if it can. An absent one has none."""
+    environments: Mapping[str, Toolchain] = field(default_factory=dict)
+    """Name of a toolchain that is an environment of this host → the toolchain with its platform and versions."""
+    compilers: frozenset[str] = frozenset()
+    """Platforms whose compiler is installed on this host, for environments."""
     clocks_reason: str = "this host is not known"
     """Reason why GPU clocks cannot be locked here; empty if there is none."""
 

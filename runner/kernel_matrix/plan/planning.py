@@ -242,11 +242,12 @@ def make_plan(
     unpaired = compile_only or _compiles_absent(matrix)
     spots = tuple(spot for spot in _spots(matrix, rules, skip_rules) if unpaired or _is_paired(spot))
     notes = (note for spot in spots if _is_paired(spot) for note in skip_rules.notes(spot.target))
+    axes = (*_unpaired(matrix, host), *_mixed_axes(matrix, host))
     return Plan(
         matrix=matrix,
         selection=selection,
         host=host,
-        warnings=tuple(dict.fromkeys((*selection.warnings, *_unpaired(matrix), *_mixed_axes(matrix, host), *notes))),
+        warnings=tuple(dict.fromkeys((*selection.warnings, *axes, *notes))),
         compile_only=compile_only,
         _spots=spots,
         _rows=tuple(_row(selected, rules) for selected in selection.problems),
@@ -296,16 +297,18 @@ def _row(selected: SelectedProblem, rules: RuleMasks) -> _Row:
     )
 
 
-def _unpaired(matrix: Matrix) -> Iterator[str]:
+def _unpaired(matrix: Matrix, host: HostInventory) -> Iterator[str]:
     """Yield a warning for each axis value without cells, because no value of the other axis fits it."""
+    toolchains = [host.environments.get(toolchain.name, toolchain) for toolchain in matrix.toolchains]
     for gpu in matrix.gpus:
         if gpu.platform not in platforms():
             yield f"gpu {gpu.name} has no cell: platform {gpu.platform} cannot be used, see kernel-matrix doctor"
-        elif not any(pairs(gpu, toolchain) for toolchain in matrix.toolchains):
+        elif not any(pairs(gpu, toolchain) for toolchain in toolchains):
             yield f"gpu {gpu.name} has no cell: no toolchain fits it"
-    for toolchain in matrix.toolchains:
+    for toolchain in toolchains:
         if not any(pairs(gpu, toolchain) for gpu in matrix.gpus):
-            yield f"toolchain {toolchain.name} has no cell: no gpu fits it"
+            built_for = f", its PyTorch is built for {toolchain.platform}" if toolchain.environment else ""
+            yield f"toolchain {toolchain.name} has no cell: no gpu fits it{built_for}"
 
 
 def _mixed_axes(matrix: Matrix, host: HostInventory) -> Iterator[str]:

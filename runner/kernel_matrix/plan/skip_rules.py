@@ -25,8 +25,11 @@ def compiles(gpu: GpuAxis, toolchain: Toolchain, language: Language) -> bool:
 
 
 def pairs(gpu: GpuAxis, toolchain: Toolchain) -> bool:
-    """Return whether ``gpu`` and ``toolchain`` are for the same platform."""
-    return gpu.platform == toolchain.platform
+    """Return whether ``gpu`` and ``toolchain`` are for the same platform.
+
+    An environment that is not known here, and names no platform, may be for any.
+    """
+    return toolchain.platform in ("", gpu.platform)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,7 @@ class SkipRules:
         """Return the target on which cells of this pair run here."""
         devices = devices_matching(gpu, self.host.gpus)
         lowest = min(devices, key=_capability, default=None)
-        return Target(gpu=gpu, toolchain=toolchain, device=lowest)
+        return Target(gpu=gpu, toolchain=self.host.environments.get(toolchain.name, toolchain), device=lowest)
 
     def of_cell(self, target: Target, dtype: Dtype, language: Language, clocks: ClockPolicy) -> Skip | None:
         """Return the first reason to skip cells on ``target``, apart from exclusions and unavailable dtypes."""
@@ -114,7 +117,8 @@ class SkipRules:
 
     def _language(self, target: Target, language: Language) -> str | None:
         reason = target.platform.language_skip_reason(language, target.compute_capability)
-        return reason or self._declared(target.toolchain, language) or self._local_triton(target, language)
+        reason = reason or self._declared(target.toolchain, language) or self._local_triton(target, language)
+        return reason or self._local_compiler(target, language)
 
     def _declared(self, toolchain: Toolchain, language: Language) -> str | None:
         """Return a reason if ``language`` needs a compiler that ``toolchain`` does not declare.
@@ -126,15 +130,28 @@ class SkipRules:
         if language not in toolchain.languages:
             what = f"toolchain {toolchain.name} has no {language.value}: candidates in it are not run"
             return f'{what}; where its image has it, say languages = ["{language.value}"] in the matrix'
-        if self.host.uses_images:
+        if self.host.uses_images or toolchain.environment:
             return None
         return f"{language.value} is in images only, and sandbox {self.host.sandbox} has none"
 
     def _local_triton(self, target: Target, language: Language) -> str | None:
-        """Return a reason if Triton candidates lack the toolchain's Triton beside the runner, without images."""
-        if self.host.uses_images or language is not Language.TRITON or target.platform.NEEDS_IMAGES:
+        """Return a reason if Triton candidates lack the toolchain's Triton, in an environment or beside the runner."""
+        if self.host.uses_images or language is not Language.TRITON:
+            return None
+        if target.toolchain.environment:
+            has_triton = target.toolchain.triton is not None or target.toolchain.torch is None
+            return None if has_triton else f"the environment of toolchain {target.toolchain.name} has no Triton"
+        if target.platform.NEEDS_IMAGES:
             return None
         return self._installed_triton(target)
+
+    def _local_compiler(self, target: Target, language: Language) -> str | None:
+        """Return a reason if an environment lacks the compiler of a language that PyTorch and Triton do not bring."""
+        brought = {Language.TORCH, Language.TRITON, *DECLARED_LANGUAGES}
+        if not target.toolchain.environment or language in brought or target.gpu.platform in self.host.compilers:
+            return None
+        what = f"toolchain {target.toolchain.name} is an environment without a compiler of {language.value}"
+        return f"{what}: none is installed on this host"
 
     def _installed_triton(self, target: Target) -> str | None:
         wanted, local = target.toolchain.triton, self.host.local_triton
@@ -152,12 +169,16 @@ class SkipRules:
         return f"no {kind} here is {target.gpu.name} ({_conditions(target.gpu)}); here: {', '.join(here)}"
 
     def _sandbox(self, target: Target) -> str | None:
+        if target.toolchain.environment:
+            return self._needs_no_images(target)
         if self.host.uses_images:
             return None
         return self._needs_images(target) if target.platform.NEEDS_IMAGES else self._installed_torch(target)
 
     def _compiler(self, target: Target, language: Language) -> str | None:
         """Return a reason if no sandbox can compile ``language`` here; without images only Triton may be available."""
+        if target.toolchain.environment:
+            return self._needs_no_images(target)
         if self.host.uses_images:
             return None
         if language is not Language.TRITON:
@@ -167,7 +188,14 @@ class SkipRules:
     def _needs_images(self, target: Target) -> str:
         why = f": {self.host.sandbox_reason}" if self.host.sandbox_reason else ""
         kind = target.gpu.platform.upper()
-        return f"{kind} toolchains need a sandbox with images (Docker), sandbox {self.host.sandbox} has none{why}"
+        what = f"toolchain {target.toolchain.name} for {kind} is an image, sandbox {self.host.sandbox} runs none{why}"
+        return f'{what}; without Docker, name the Python that is here: {{ name = "here", environment = "auto" }}'
+
+    def _needs_no_images(self, target: Target) -> str | None:
+        if not self.host.uses_images:
+            return None
+        what = f"toolchain {target.toolchain.name} is a Python environment of this host"
+        return f"{what}, and sandbox {self.host.sandbox} runs images: choose --sandbox process"
 
     def _installed_torch(self, target: Target) -> str | None:
         wanted, local = target.toolchain.torch, self.host.local_torch
@@ -183,9 +211,11 @@ class SkipRules:
         )
 
     def _image(self, target: Target) -> str | None:
-        if not self.host.uses_images:
+        name, of_environment = target.toolchain.name, bool(target.toolchain.environment)
+        if self.host.uses_images == of_environment:
             return None
-        return self.host.images.get(target.toolchain.name, f"no image is known for toolchain {target.toolchain.name}")
+        what = "environment" if of_environment else "image"
+        return self.host.images.get(name, f"no {what} is known for toolchain {name}")
 
     def _clocks(self, target: Target, clocks: ClockPolicy) -> str | None:
         if clocks is not ClockPolicy.REQUIRE or target.platform.settings() is None or not self.host.clocks_reason:
@@ -201,13 +231,13 @@ def _capability(gpu: Gpu) -> tuple[int, ...]:
     return parse_version(gpu.compute_capability) or ()
 
 
-def _is_version(local: str, wanted: str) -> bool:
+def _is_version(local: str, wanted: str | None) -> bool:
     """Return whether ``local`` equals ``wanted`` or is a more precise version of it: 2.13.0+cpu is 2.13.0 and 2.13."""
     mine, theirs = parse_version(local) or (), parse_version(wanted) or ()
     return mine[: len(theirs)] == theirs
 
 
-def _other_version(package: str, toolchain: Toolchain, wanted: str, local: str) -> str:
+def _other_version(package: str, toolchain: Toolchain, wanted: str | None, local: str) -> str:
     return f"toolchain {toolchain.name} is {package} {wanted}, beside the runner is {package} {local}"
 
 

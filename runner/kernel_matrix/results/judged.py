@@ -68,8 +68,9 @@ def judge(record: Document, times: Sessions) -> dict[str, WorkloadJudgement]:
     for session in record["sessions"]:
         for name, found in _timed(session, times).items():
             per_workload.setdefault(name, []).append(found)
-    locked = record["host"]["clock_state"] == ClockState.LOCKED.value
-    return {name: _judgement(sessions, locked=locked) for name, sessions in per_workload.items()}
+    host = record["host"]
+    locked, pinned = host["clock_state"] == ClockState.LOCKED.value, host.get("environment") is None
+    return {name: _judgement(sessions, locked=locked, pinned=pinned) for name, sessions in per_workload.items()}
 
 
 def anchors_of(session: Mapping[str, Any]) -> list[Anchor]:
@@ -89,7 +90,7 @@ def _timed(session: Mapping[str, Any], times: Sessions) -> dict[str, _Session]:
     }
 
 
-def _judgement(sessions: list[_Session], *, locked: bool) -> WorkloadJudgement:
+def _judgement(sessions: list[_Session], *, locked: bool, pinned: bool) -> WorkloadJudgement:
     medians = [session.median_ns for session in sessions]
     eager = [ns for session in sessions if (ns := session.times.median_ns(EAGER))]
     between = spread_between(medians)
@@ -104,6 +105,7 @@ def _judgement(sessions: list[_Session], *, locked: bool) -> WorkloadJudgement:
             between=between,
             drift=drift,
             clocks_locked=locked,
+            pinned=pinned,
         ),
         spread_between=between,
         machine_drift=drift,

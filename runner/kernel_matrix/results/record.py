@@ -135,18 +135,33 @@ class CellKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageInfo:
-    """The image that the cell ran on."""
+    """The image that the cell ran on, or the Python environment in its place."""
 
     reference: Annotated[Name, Column()]
-    """As written: ``repo:tag@sha256:…`` or ``kernel-matrix/cpu``."""
+    """As written: ``repo:tag@sha256:…`` or ``kernel-matrix/cpu``; the path of an environment."""
     id: Annotated[Name, Column()]
-    """The daemon's id: config digest with the overlay2 store, manifest digest with the containerd store."""
+    """The daemon's id: config digest with the overlay2 store, manifest digest with the containerd store.
+
+    For an environment, the digest of its content.
+    """
     repo_digest: Annotated[str | None, Column()]
     """Reference by digest in its registry; `None` for a local image."""
     store: Annotated[str, Column()]
     """The daemon's image store (storage driver)."""
-    state: Annotated[str, Words(("locked", "declared", "local", "unpinned")), Column()]
-    """Lock state: ``locked``, ``declared``, ``local`` or ``unpinned``."""
+    state: Annotated[str, Words(("locked", "declared", "local", "unpinned", "environment")), Column()]
+    """Lock state: ``locked``, ``declared``, ``local`` or ``unpinned``; ``environment`` for no image."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentInfo:
+    """Content of the Python environment that the cell ran in."""
+
+    python: Name
+    """Implementation and version."""
+    distributions: Mapping[Name, Text]
+    """Installed distribution → version."""
+    programs: Mapping[Name, Text]
+    """Compilers and drivers of the host that results depend on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,6 +433,8 @@ class HostRecord:
     build: Annotated[BuildInfo | None, LATER, Columns()] = None
     """`None` if nothing was built ahead of time."""
     findings: Annotated[tuple[SourceFinding, ...], Items(1000), LATER] = ()
+    environment: Annotated[EnvironmentInfo | None, LATER] = None
+    """`None` for an image, and for a toolchain that names no environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

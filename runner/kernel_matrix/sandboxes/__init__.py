@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from kernel_matrix.environments import PythonEnvironment
 from kernel_matrix.model.enums import Role
 from kernel_matrix.model.protocols import protocol_members
 from kernel_matrix.platforms import Gpu
@@ -61,7 +62,9 @@ class RoleSpec:
     role: Role
     labels: ProcessLabels
     image: str | None
-    """Image to run, by digest or id; ``None`` for sandboxes without images."""
+    """Image to run, by digest or id; for sandboxes without images ``None``, or what identifies ``environment``."""
+    environment: PythonEnvironment | None = None
+    """Python environment to run, for sandboxes without images; ``None`` for the one that this program runs in."""
     module: str
     """Python module to run, such as ``kernel_matrix.inside.judge.judge``; it lies below :data:`PACKAGE_TARGET`."""
     platform: str = "cpu"

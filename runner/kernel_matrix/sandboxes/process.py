@@ -11,12 +11,13 @@ limits only    a session of its own, and resource limits
 
 Every role gets the same confinement, the judge too: it runs the code of problems, which others may have written. At
 each level, system calls are filtered where the kernel can do so, and the memory of all processes of a role together is
-limited: by a control group where this runner can make one, else by looking at the processes at intervals.
+limited: by a control group where this runner can make one, else by looking at the processes at intervals. Without
+namespaces, Landlock shows a role the same files that a private tree would have, where the kernel has it, and the filter
+refuses sockets to other machines.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import shutil
@@ -26,6 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,23 @@ class Confinement:
     """Place for control groups that limit memory; ``None`` if there is none."""
     ungrouped: str = ""
     """Reason why there is none."""
+    unrestricted: str = ""
+    """Reason why files are not restricted by Landlock, which takes the place of a private tree; empty if they are."""
+
+    @property
+    def is_private(self) -> bool:
+        """The role has namespaces of its own."""
+        return self.namespaces != confine.NONE
+
+    @property
+    def uses_landlock(self) -> bool:
+        """Landlock restricts the role's files."""
+        return not (self.is_private or self.unrestricted)
+
+    @property
+    def reaches_network(self) -> bool:
+        """The role can open sockets to other machines."""
+        return not self.is_private and bool(self.unfiltered)
 
 
 _LIMITS_ONLY = Confinement(confine.NONE, other_user=False)
@@ -104,13 +123,10 @@ class ProcessSandbox:
     uses_images = False
 
     def status(self) -> SandboxStatus:
-        """Return whether torch is installed beside this program; torch is not imported."""
+        """Return whether this machine runs Linux, and how far it confines processes."""
         version = platform.python_version()
         if not sys.platform.startswith("linux"):
             return SandboxStatus(name=self.name, available=False, reason="needs Linux", version=version)
-        if importlib.util.find_spec("torch") is None:
-            reason = f"torch is not installed for {sys.executable}; `pip install kernel-matrix[local]` brings it"
-            return SandboxStatus(name=self.name, available=False, reason=reason, version=version)
         level = self.confinement
         details = {
             "namespaces": level.namespaces,
@@ -118,6 +134,7 @@ class ProcessSandbox:
             "refused": list(level.refused),
             "unfiltered": level.unfiltered,
             "ungrouped": level.ungrouped,
+            "landlock": level.uses_landlock,
         }
         return SandboxStatus(name=self.name, available=True, version=version, details=details)
 
@@ -130,18 +147,18 @@ class ProcessSandbox:
             if isinstance(found, Confinement):
                 return replace(found, refused=tuple(refused))
             refused.append(f"{_describe(level)}: {found}")
-        return replace(_LIMITS_ONLY, refused=tuple(refused), unfiltered=refused[-1], ungrouped=refused[-1])
+        why = refused[-1]
+        return replace(_LIMITS_ONLY, refused=tuple(refused), unfiltered=why, ungrouped=why, unrestricted=why)
 
     def isolation(self, spec: RoleSpec) -> Isolation:  # noqa: ARG002  # part of the protocol
         """Return the confinement that ``spec`` gets on this host."""
         level = self.confinement
-        private = level.namespaces != confine.NONE
         return Isolation(
             engine=self.name,
             user="own" if level.other_user else "shared",
-            network="none" if private else "host",
-            filesystem="read-only" if private else "shared",
-            processes="private" if private else "shared",
+            network="host" if level.reaches_network else "none",
+            filesystem="read-only" if level.is_private or level.uses_landlock else "shared",
+            processes="private" if level.is_private else "shared",
             capabilities="none" if level.other_user or os.geteuid() != 0 else "some",
             seccomp="none" if level.unfiltered else "own",
             memory_limit="group" if level.groups else "watch",
@@ -223,18 +240,23 @@ def _candidate_levels() -> Sequence[Confinement]:
     root = (Confinement(confine.ROOT, other_user=True), Confinement(confine.NONE, other_user=True))
     levels = root if os.geteuid() == 0 else (Confinement(confine.USER, other_user=False),)
     groups = find_memory_groups()
-    memory: dict[str, Any] = {"ungrouped": groups} if isinstance(groups, str) else {"groups": groups}
-    return [replace(level, unfiltered=unfiltered, **memory) for level in (*levels, _LIMITS_ONLY)]
+    parts: dict[str, Any] = {"ungrouped": groups} if isinstance(groups, str) else {"groups": groups}
+    parts["unrestricted"] = "" if confine.landlock_version() else "this kernel has no Landlock"
+    return [replace(level, unfiltered=unfiltered, **parts) for level in (*levels, _LIMITS_ONLY)]
 
 
 def _weaker_forms(level: Confinement, error: str) -> Iterator[Confinement]:
-    """Yield ``level`` without the parts that a kernel may refuse, the strongest first."""
+    """Yield ``level`` without parts that a kernel may refuse, those that lack the fewest first."""
+    parts: list[dict[str, Any]] = []
     if level.groups:
-        yield replace(level, groups=None, ungrouped=error)
+        parts.append({"groups": None, "ungrouped": error})
+    if level.uses_landlock:
+        parts.append({"unrestricted": error})
     if not level.unfiltered:
-        yield replace(level, unfiltered=error)
-    if level.groups and not level.unfiltered:
-        yield replace(level, groups=None, ungrouped=error, unfiltered=error)
+        parts.append({"unfiltered": error})
+    for count in range(1, len(parts) + 1):
+        for left_out in combinations(parts, count):
+            yield replace(level, **{name: value for part in left_out for name, value in part.items()})
 
 
 def _describe(level: Confinement) -> str:
@@ -246,7 +268,7 @@ def _describe(level: Confinement) -> str:
 def _enforced_limits(level: Confinement) -> tuple[str, ...]:
     """Return the names of the fields of :class:`kernel_matrix.sandboxes.ResourceLimits` that are enforced."""
     always = ("memory_bytes", "file_bytes", "open_files", "pids")
-    sizes = ("tmpfs_bytes", "shm_bytes") if level.namespaces != confine.NONE else ()
+    sizes = ("tmpfs_bytes", "shm_bytes") if level.is_private else ()
     return (*always, *sizes)
 
 
@@ -259,8 +281,12 @@ def _notes(level: Confinement) -> Iterator[str]:
         yield f"the memory of all processes together is summed at intervals, without a control group: {level.ungrouped}"
     if level.namespaces != confine.USER or not confine.counts_tasks_per_namespace():
         yield "processes are counted per user: others of the same user count too"
-    if level.namespaces == confine.NONE:
-        yield "the network, the host's files (with the user's rights) and other processes are within reach"
+    if not level.is_private:
+        if level.reaches_network:
+            yield "the network is within reach"
+        if level.unrestricted:
+            yield f"the host's files are within reach, with the user's rights: {level.unrestricted}"
+        yield "other processes are visible"
         yield "the scratch folder is a folder of the host, without a limit on its size"
     if not level.other_user:
         yield "runs under the runner's own uid"
@@ -268,9 +294,9 @@ def _notes(level: Confinement) -> Iterator[str]:
 
 def _make_request(spec: RoleSpec, level: Confinement, stage: Path) -> confine.ConfineRequest:
     """Make the launcher's request, without the files that are open when it is sent."""
-    private = level.namespaces != confine.NONE
-    argv = (sys.executable, *command(spec))
-    env = {"PATH": _path(), **_gpu_environment(spec), **environment(spec)}
+    private = level.is_private
+    argv = (spec.environment.executable if spec.environment else sys.executable, *command(spec))
+    env = {"PATH": _path(spec), **_gpu_environment(spec), **environment(spec)}
     host_paths = {} if private else _host_paths(spec, stage)
     limits = spec.limits
     return confine.ConfineRequest(
@@ -284,7 +310,8 @@ def _make_request(spec: RoleSpec, level: Confinement, stage: Path) -> confine.Co
         pids=limits.pids,
         uid=spec.uid if level.other_user or level.namespaces == confine.USER else None,
         root=str(stage / "root") if private else "",
-        binds=tuple(_binds(spec, stage)) if private else (),
+        binds=tuple(_binds(spec, stage) if private else _reachable(spec, stage)),
+        landlock=level.uses_landlock,
         empty_files=(f"{PACKAGE_TARGET}/{PACKAGE}/__init__.py",) if private else (),
         tmpfs_bytes=limits.tmpfs_bytes,
         shm_bytes=limits.shm_bytes,
@@ -294,7 +321,9 @@ def _make_request(spec: RoleSpec, level: Confinement, stage: Path) -> confine.Co
 
 
 def _filter_for(spec: RoleSpec, level: Confinement) -> bytes:
-    return b"" if level.unfiltered else make_filter(memory_files=_may_make_memory_files(spec, level))
+    if level.unfiltered:
+        return b""
+    return make_filter(memory_files=_may_make_memory_files(spec, level), network=level.is_private)
 
 
 def _may_make_memory_files(spec: RoleSpec, level: Confinement) -> bool:
@@ -327,7 +356,7 @@ def _memory_watch(spec: RoleSpec, level: Confinement) -> MemoryWatch | None:
     uid = spec.uid if level.other_user else os.getuid()
     return MemoryWatch(
         limit_bytes=spec.limits.memory_bytes,
-        file_systems=(SCRATCH, "/dev/shm") if level.namespaces != confine.NONE else (),  # noqa: S108  # as seen inside
+        file_systems=(SCRATCH, "/dev/shm") if level.is_private else (),  # noqa: S108  # as seen inside
         memory_files_of=uid if _may_make_memory_files(spec, level) else None,
     )
 
@@ -337,9 +366,10 @@ def _orphaned_groups() -> Sequence[Path]:
     return () if isinstance(groups, str) else groups.orphans()
 
 
-def _path() -> str:
+def _path(spec: RoleSpec) -> str:
+    prefix = spec.environment.prefix if spec.environment else sys.prefix
     folders = [folder for platform in platforms().values() for folder in platform.PROGRAM_FOLDERS]
-    return ":".join((f"{sys.prefix}/bin", *folders, _SYSTEM_PATH))
+    return ":".join((f"{prefix}/bin", *folders, _SYSTEM_PATH))
 
 
 def _gpu_environment(spec: RoleSpec) -> dict[str, str]:
@@ -369,15 +399,20 @@ def _to_host_path(text: str, host_paths: Mapping[str, str]) -> str:
 def _binds(spec: RoleSpec, stage: Path) -> Iterator[confine.BindMount]:
     """Yield the mounts of the private tree, parents first.
 
-    They are the system, this Python, the package's inside half, the role's mounts and devices.
+    They are the system, the role's Python, the package's inside half, the role's mounts and devices.
     """
-    shown = _outermost([*map(Path, _SYSTEM), *_python_folders()])
+    shown = _outermost([*map(Path, _SYSTEM), *_python_folders(spec)])
     for path in shown:
         yield confine.BindMount(str(path), str(path))
     for path in _installed_copies(shown):
         yield confine.BindMount(str(stage / _EMPTY), str(path))
     for source, target in package_mounts(spec):
         yield confine.BindMount(source, target)
+    yield from _own_binds(spec)
+
+
+def _own_binds(spec: RoleSpec) -> Iterator[confine.BindMount]:
+    """Yield the mounts and devices of the role."""
     for mount in sorted(spec.mounts, key=lambda mount: mount.target):
         mode = confine.WRITABLE if mount.writable else confine.READ_ONLY
         yield confine.BindMount(str(mount.source.resolve()), mount.target, mode)
@@ -385,11 +420,22 @@ def _binds(spec: RoleSpec, stage: Path) -> Iterator[confine.BindMount]:
         yield confine.BindMount(node, node, confine.DEVICE)
 
 
-def _python_folders() -> list[Path]:
-    """Return the folders of this Python and its packages.
+def _reachable(spec: RoleSpec, stage: Path) -> Iterator[confine.BindMount]:
+    """Yield what a role without a private tree may reach: the same, at the paths of the host, and ``/proc``."""
+    shown = [*map(Path, _SYSTEM), *_python_folders(spec), Path("/proc"), stage / "package"]
+    for path in (*map(str, _outermost(shown)), *(source for source, _ in package_mounts(spec))):
+        yield confine.BindMount(path, path)
+    yield confine.BindMount(str(stage / "scratch"), SCRATCH, confine.WRITABLE)
+    yield from _own_binds(spec)
+
+
+def _python_folders(spec: RoleSpec) -> list[Path]:
+    """Return the folders of the role's Python and its packages.
 
     Packages may come from several environments. A source checkout in ``sys.path`` is left out: it may hold problems.
     """
+    if spec.environment:
+        return [Path(folder) for folder in spec.environment.folders]
     packages = [Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
     named = [Path(sys.prefix), Path(sys.exec_prefix), Path(sys.base_prefix), *packages]
     return named + [path.resolve() for path in named]
@@ -415,7 +461,7 @@ def _stage(spec: RoleSpec, level: Confinement) -> Iterator[Path]:
     with own_folder(_STAGE_PREFIX) as folder:
         (folder / "root").mkdir()
         (folder / _EMPTY).mkdir()
-        if level.namespaces == confine.NONE:
+        if not level.is_private:
             _add_package_and_scratch(folder, spec, spec.uid if level.other_user else None)
         yield folder
 

@@ -79,6 +79,7 @@ CHECKED = {"clone": _Numbers(56, 220), "clone3": _Numbers(435, 435), "socket": _
 """Calls with rules of their own, see :func:`make_filter`."""
 
 _NAMESPACE_FLAGS = 0x7E020000  # of clone: CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET
+_AF_UNIX = 1  # sockets between processes of this machine
 _AF_VSOCK = 40  # sockets to the hypervisor, which a network namespace does not confine
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -104,7 +105,7 @@ class _Instruction:
         return struct.pack("=HBBI", self.code, self.hit, self.miss, self.value)
 
 
-def make_filter(*, memory_files: bool = True, machine: str = "") -> bytes:
+def make_filter(*, memory_files: bool = True, network: bool = True, machine: str = "") -> bytes:
     """Return the program for this machine's processor; empty for one whose calls are not listed here.
 
     ``clone`` fails with EPERM if it is to make a namespace, and ``socket`` if it is to reach the hypervisor. The flags
@@ -112,15 +113,16 @@ def make_filter(*, memory_files: bool = True, machine: str = "") -> bytes:
 
     Args:
         memory_files: Allow files that exist in memory only (``memfd_create``).
+        network: Allow sockets of every family but the hypervisor's; else only those between processes of this machine.
         machine: Name of the processor, as ``uname -m`` prints it; empty for this machine's.
     """
     machine = machine or os.uname().machine
     if machine not in _AUDIT_ARCH:
         return b""
-    return b"".join(instruction.packed() for instruction in _program(machine, memory_files=memory_files))
+    return b"".join(instruction.packed() for instruction in _program(machine, memory_files, network))
 
 
-def _program(machine: str, *, memory_files: bool) -> Iterator[_Instruction]:
+def _program(machine: str, memory_files: bool, network: bool) -> Iterator[_Instruction]:  # noqa: FBT001  # see above
     numbers = {name: int(getattr(both, machine)) for name, both in {**REFUSED, **MEMORY_FILES, **CHECKED}.items()}
     missing, refused = _ERRNO | errno.ENOSYS, _ERRNO | errno.EPERM
     yield _Instruction(_LOAD, _ARCH)
@@ -134,10 +136,12 @@ def _program(machine: str, *, memory_files: bool) -> Iterator[_Instruction]:
         yield _Instruction(_RETURN, refused)
     yield _Instruction(_JUMP_EQUAL, numbers["clone3"], miss=1)
     yield _Instruction(_RETURN, missing)
-    for name, jump, value in (("clone", _JUMP_BITS, _NAMESPACE_FLAGS), ("socket", _JUMP_EQUAL, _AF_VSOCK)):
+    refuse, allow = {"miss": 1}, {"hit": 1}  # what a match skips: the next instruction refuses
+    family = (_JUMP_EQUAL, _AF_VSOCK, refuse) if network else (_JUMP_EQUAL, _AF_UNIX, allow)
+    for name, (jump, value, match) in {"clone": (_JUMP_BITS, _NAMESPACE_FLAGS, refuse), "socket": family}.items():
         yield _Instruction(_JUMP_EQUAL, numbers[name], miss=3)
         yield _Instruction(_LOAD, _FIRST_ARGUMENT)
-        yield _Instruction(jump, value, miss=1)
+        yield _Instruction(jump, value, **match)
         yield _Instruction(_RETURN, refused)
         yield _Instruction(_LOAD, _NUMBER)
     yield _Instruction(_RETURN, _ALLOW)

@@ -1,5 +1,4 @@
 """Says that it is done, and only then does the work, before it hands the output over.
-
 In a batch it sleeps once for each call, which may take longer than a call may.
 
 class: D1

@@ -1,5 +1,4 @@
 """Would cheat as soon as anything around it tells a timed call from a checked one; nothing does.
-
 Calls of a batch look different from single ones. They are checked too, so zeros are found there.
 
 class: D13

@@ -1,5 +1,4 @@
 """Packs nine tenths of the time that was measured: too small a lie to be seen by a coarse clock.
-
 A verdict does not rest on what is claimed, so it gains nothing where it is not seen.
 
 class: A2

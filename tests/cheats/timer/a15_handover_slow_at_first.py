@@ -1,5 +1,4 @@
 """Does all its work between DONE and OUTPUTS, and sleeps there in its first calls: such a hand-over may seem usual.
-
 After a batch, the memory that it would write to is not its own any more.
 
 class: A15

@@ -1,5 +1,4 @@
 """Does a third of its work in the call, and the rest between DONE and OUTPUTS, as if it were slow to hand over.
-
 After a batch, the memory that it would write to is not its own any more.
 
 class: A15

@@ -67,7 +67,7 @@ def test_line_says_what_limits_memory(monkeypatch: pytest.MonkeyPatch, ungrouped
 def test_its_absence_matters_where_no_container_runs_cells(
     monkeypatch: pytest.MonkeyPatch, settings: Any, verdict: CheckVerdict
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    monkeypatch.setattr("kernel_matrix.hosts.survey.installed", lambda _name: None)
     finding = line(**settings)
     assert finding.verdict is verdict
     assert ("kernel-matrix[local]" in finding.advice) == (verdict is CheckVerdict.FAIL)

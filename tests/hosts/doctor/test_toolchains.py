@@ -7,11 +7,20 @@ from typing import Any
 
 import pytest
 
+from kernel_matrix.errors import PythonEnvironmentError
 from kernel_matrix.hosts.doctor.toolchains import check
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.platforms.check_result import CheckVerdict
 from tests.hosts.doctor.clinic import MATRIX
 from tests.hosts.doctor.nouns import gpu, host, small_matrix
+from tests.hosts.test_survey import ENVIRONMENT
+
+IMAGE = """name = "cu130"
+cuda = "13.0"
+torch = "2.11.0"
+triton = "3.6.0"
+"""
+WITH_ENVIRONMENT = MATRIX.replace(IMAGE, 'name = "here"\nenvironment = "auto"\n')
 
 
 @pytest.fixture
@@ -47,6 +56,24 @@ def test_what_the_table_does_not_know_is_said(tmp_path: Path) -> None:
     ((_, verdict, found),) = told(matrix, gpu())
     assert verdict is CheckVerdict.WARN
     assert "CUDA 99.1 is not in the compatibility table" in found
+
+
+def test_environment_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernel_matrix.hosts.survey.read_environment", lambda _where: ENVIRONMENT)
+    checked, described = told(small_matrix(tmp_path, WITH_ENVIRONMENT), gpu())
+    assert checked == ("toolchain here", CheckVerdict.OK, "CUDA 13.0, torch 2.11.0: GPU 0 can run it")
+    words = "/venv: CPython 3.12.3, torch 2.11.0, Triton 3.6.0, for cuda"
+    assert described == ("environment here", CheckVerdict.OK, words)
+
+
+def test_environment_that_cannot_be_used_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_where: str) -> None:
+        raise PythonEnvironmentError("it has no PyTorch", next_step="install it")
+
+    monkeypatch.setattr("kernel_matrix.hosts.survey.read_environment", refuse)
+    assert told(small_matrix(tmp_path, WITH_ENVIRONMENT), gpu()) == [
+        ("toolchain here", CheckVerdict.WARN, "it has no PyTorch")
+    ]
 
 
 def test_gpus_that_the_matrix_does_not_want_do_not_matter(matrix: Matrix) -> None:

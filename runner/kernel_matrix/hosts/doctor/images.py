@@ -32,7 +32,7 @@ def check(host: Host) -> Iterator[CheckResult]:
     try:
         store = cache(partial(store_of, client))  # read once, and only if an image is pinned
         for toolchain in host.matrix.toolchains:
-            if host.has_device_for(toolchain.platform):
+            if not toolchain.environment and host.has_device_for(toolchain.platform):
                 yield _check_image(toolchain.name, entries.get(toolchain.name), path, client, store)
     finally:
         client.close()

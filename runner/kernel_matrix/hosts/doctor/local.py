@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernel_matrix.hosts.doctor.host import Host
-from kernel_matrix.hosts.survey import installed
+from kernel_matrix.hosts.survey import installed, why_no_torch
 from kernel_matrix.inside import confine
 from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict, ok, warn
 from kernel_matrix.sandboxes import SandboxStatus, open_sandbox
@@ -18,19 +18,21 @@ def check(host: Host) -> Iterator[CheckResult]:
     if host.sandbox == "docker":
         return
     status = open_sandbox("process").status()
-    if status.available:
+    reason = status.reason or why_no_torch()
+    if not reason:
         yield _check_confinement(status)
         return
     if host.daemon is None:
         advice = "pip install 'kernel-matrix[local]'" + ("" if host.sandbox == "process" else ", or start Docker")
-        yield CheckResult(subject=_SUBJECT, verdict=CheckVerdict.FAIL, found=status.reason, advice=advice)
+        yield CheckResult(subject=_SUBJECT, verdict=CheckVerdict.FAIL, found=reason, advice=advice)
     else:
         yield ok(_SUBJECT, "no torch beside the runner, and none needed: cells run in containers")
 
 
 def _check_confinement(status: SandboxStatus) -> CheckResult:
     details = status.details
-    by = "namespaces" if details["namespaces"] != confine.NONE else "limits only"
+    without = "Landlock" if details["landlock"] else "limits only"
+    by = "namespaces" if details["namespaces"] != confine.NONE else without
     torch = installed("torch") or "of unknown version"
     weaknesses = [*details["refused"]] if details["namespaces"] == confine.NONE else []
     if details["unfiltered"]:

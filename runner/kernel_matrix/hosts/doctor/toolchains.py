@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kernel_matrix.errors import PythonEnvironmentError
 from kernel_matrix.hosts.doctor.host import Host
+from kernel_matrix.hosts.survey import read_toolchain, with_environment
 from kernel_matrix.matrix import Toolchain
 from kernel_matrix.plan import devices_matching
 from kernel_matrix.platforms import Gpu, named
@@ -21,12 +23,30 @@ def check(host: Host) -> Iterator[CheckResult]:
         return
     gpus = tuple(gpu for gpu in host.gpus if any(devices_matching(axis, (gpu,)) for axis in host.matrix.gpus))
     for toolchain in host.matrix.toolchains:
-        wanted = tuple(gpu for gpu in gpus if gpu.platform == toolchain.platform)
-        if wanted:
-            yield from _check_toolchain(toolchain, wanted)
+        if toolchain.environment:
+            yield from _check_environment(toolchain, gpus)
+        else:
+            yield from _check_toolchain(toolchain, gpus)
 
 
-def _check_toolchain(toolchain: Toolchain, gpus: tuple[Gpu, ...]) -> Iterator[CheckResult]:
+def _check_environment(toolchain: Toolchain, gpus: tuple[Gpu, ...]) -> Iterator[CheckResult]:
+    """Check that the environment can be used at all, and that the GPUs of its platform can run it."""
+    try:
+        environment = read_toolchain(toolchain)
+    except PythonEnvironmentError as error:
+        yield warn(f"toolchain {toolchain.name}", error.what, error.next_step)
+        return
+    known = with_environment(toolchain, environment)
+    yield from _check_toolchain(known, gpus)
+    triton = f"Triton {known.triton}" if known.triton else "no Triton"
+    found = f"{environment.prefix}: {environment.python}, torch {known.torch}, {triton}, for {known.platform}"
+    yield ok(f"environment {toolchain.name}", found)
+
+
+def _check_toolchain(toolchain: Toolchain, candidates: tuple[Gpu, ...]) -> Iterator[CheckResult]:
+    gpus = tuple(gpu for gpu in candidates if gpu.platform == toolchain.platform)
+    if not gpus:
+        return
     subject = f"toolchain {toolchain.name}"
     toolkit = [f"{name.upper()} {text}" for name, text in toolchain.versions.items() if name not in ("torch", "triton")]
     versions = ", ".join((*toolkit, f"torch {toolchain.torch}"))

@@ -1,0 +1,80 @@
+"""Program that describes the Python environment that it runs in, as one line of JSON.
+
+The host runs this file with the environment's own interpreter, and nothing of the environment is imported, PyTorch
+neither. It is not part of a cell.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import platform
+import re
+import sys
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+_VERSION = re.compile(r"\d+(\.\d+)+")
+_CHUNK = 1 << 20
+
+
+def describe() -> Dict[str, Any]:
+    """Return the description, of values that JSON can hold."""
+    found: Dict[str, Distribution] = {}
+    for distribution in distributions():  # in the order of sys.path: the first of a name is the one that is imported
+        name = distribution.metadata["Name"]
+        if name:
+            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), distribution)
+    folders = _folders()
+    return {
+        "prefix": sys.prefix,
+        "executable": sys.executable,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "interpreter_sha256": _file_sha256(Path(sys.executable)),
+        "folders": sorted({*folders, *(str(Path(folder).resolve()) for folder in folders)}),
+        "distributions": {name: one.version for name, one in found.items()},
+        "files_sha256": {name: _recorded_files(one) for name, one in found.items()},
+        "conda_packages": sorted(path.stem for path in Path(sys.prefix, "conda-meta").glob("*.json")),
+        "torch_builds": _torch_builds(found.get("torch")),
+    }
+
+
+def _folders() -> List[str]:
+    packages = [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
+    return [sys.prefix, sys.exec_prefix, sys.base_prefix, *packages]
+
+
+def _recorded_files(distribution: Distribution) -> str:
+    """Return the digest of the list of its files and their hashes; of its metadata where there is no such list."""
+    text = distribution.read_text("RECORD") or distribution.read_text("METADATA") or ""
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _torch_builds(torch: Optional[Distribution]) -> Dict[str, str]:
+    """Return toolkit → version for the toolkits that PyTorch was built for; its file says None for the others."""
+    file = None if torch is None else Path(str(torch.locate_file("torch/version.py")))
+    if file is None or not file.is_file():
+        return {}
+    found = {}
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        value = getattr(node, "value", None)
+        text = value.value if isinstance(value, ast.Constant) else None
+        names = [target.id for target in targets if isinstance(target, ast.Name) and not target.id.startswith("_")]
+        if isinstance(text, str) and _VERSION.match(text):
+            found.update(dict.fromkeys(names, text))
+    return found
+
+
+def _file_sha256(path: Path) -> str:
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        for chunk in iter(lambda: file.read(_CHUNK), b""):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+if __name__ == "__main__":
+    print(json.dumps(describe()))  # noqa: T201  # the answer
