@@ -1,12 +1,11 @@
 """My kernel against eager PyTorch on this machine, as a notebook: each ``# %%`` is a cell.
 
-It needs no GPU and no Docker: everything runs as local processes on the CPU. For a GPU, name its model in the
-matrix and leave ``sandbox`` out.
+It needs no GPU and no Docker: everything runs as local processes on the CPU, with the PyTorch that is installed. For a
+GPU, name its model in ``gpus`` in place of the vendor, and take ``platform`` out.
 """
 
 # %% A problem, a kernel and a matrix, in a folder of their own.
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 
 import kernel_matrix
@@ -46,14 +45,14 @@ class ModelNew(nn.Module):
     def forward(self, x):
         return torch.linalg.vecdot(x, x)
 """,
-    "matrix.toml": f"""
+    "matrix.toml": """
 name = "my-kernel"
 dtypes = ["fp32"]
-gpus = [{{name = "cpu", vendor = "cpu"}}]
-toolchains = [{{name = "cpu", torch = "{version("torch")}", triton = "{version("triton")}"}}]
-problems = [{{source = "folder", path = "problems"}}]
-candidates = [{{select = ["squares/mine"]}}]
-protocol = {{sessions = 2, max_sessions = 2, budget_s = 0.5}}
+gpus = [{name = "cpu", vendor = "cpu"}]
+toolchains = [{name = "here", environment = "auto", platform = "cpu"}]
+problems = [{source = "folder", path = "problems"}]
+candidates = [{select = ["squares/mine"]}]
+protocol = {sessions = 2, max_sessions = 2, budget_s = 0.5}
 """,
 }
 for name, text in FILES.items():

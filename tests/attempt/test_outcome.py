@@ -13,7 +13,7 @@ from kernel_matrix.attempt.telemetry_join import JoinedReports
 from kernel_matrix.errors import ImageError, SandboxError
 from kernel_matrix.matrix import Policy
 from kernel_matrix.model.enums import ClockPolicy, ClockState, Fault, Role, Stage, Status
-from kernel_matrix.model.messages import Evidence
+from kernel_matrix.model.messages import DEVICE_STAYS_BUSY, Evidence
 from kernel_matrix.platforms import EventReason
 from kernel_matrix.sandboxes import ProcessExit
 from tests.results import factory
@@ -199,6 +199,7 @@ class Ended:
     lost: str = ""
     foreign_pids: tuple[int, ...] = ()
     reason: str = "foreign processes were seen: 7 (python)"
+    sees_processes: bool = True
 
 
 def outcome(status=Status.PASSED, stage=Stage.DONE):
@@ -230,6 +231,19 @@ def test_company_spoils_what_it_can_bring_about(status):
 
 def test_company_that_is_allowed_spoils_nothing():
     assert under_lease(outcome(), Ended(foreign_pids=(7,)), Policy(exclusive=False)).status is Status.PASSED
+
+
+@pytest.mark.parametrize(
+    ("sees_processes", "message", "ends"),
+    [
+        (False, f"{DEVICE_STAYS_BUSY}: work goes on", Status.CONTENDED),
+        (True, f"{DEVICE_STAYS_BUSY}: work goes on", Status.TIMING_MISMATCH),
+        (False, "claims more than the wall", Status.TIMING_MISMATCH),
+    ],
+)
+def test_busy_gpu_is_nobodys_fault_if_processes_are_not_seen(sees_processes, message, ends):
+    accused = outcome_of(Status.TIMING_MISMATCH, Stage.TIME, Evidence(message=message))
+    assert under_lease(accused, Ended(sees_processes=sees_processes), Policy()).status is ends
 
 
 def judged(status=Status.PASSED, *reasons, clocks=ClockPolicy.OBSERVE, state=ClockState.UNLOCKED):

@@ -102,9 +102,9 @@ def test_mps_is_refused_unless_it_is_allowed(driver, tmp_path, tenant):
 
 
 @needs_namespaces
-def test_inside_a_pid_namespace_exclusivity_is_refused(driver, tmp_path):
+def test_inside_a_pid_namespace_proof_may_be_required(driver, tmp_path):
     driver.set({**H200, "compute": 77})
-    told = Holder(tmp_path, driver=driver, prefix=IN_A_NAMESPACE).end()
+    told = Holder(tmp_path, driver=driver, prefix=IN_A_NAMESPACE, require_proof=True).end()
     assert told["error"] == "GpuRefusedError"
     assert "PID namespace" in told["what"]
     assert "--pid=host" in told["next_step"]
@@ -113,7 +113,20 @@ def test_inside_a_pid_namespace_exclusivity_is_refused(driver, tmp_path):
 @needs_namespaces
 def test_pid_namespace_proves_nothing_and_blames_no_process(driver, tmp_path):
     driver.set({**H200, "compute": 77})
-    told = Holder(tmp_path, driver=driver, prefix=IN_A_NAMESPACE, exclusive=False).reached().end()
+    told = Holder(tmp_path, driver=driver, prefix=IN_A_NAMESPACE).reached().end()
     assert (told["exclusive"], told["foreign"]) == ("unproven", [])
     assert "PID namespace" in told["reason"]
     assert told["aftermath"]["processes_gone"] is None
+
+
+@needs_namespaces
+@pytest.mark.parametrize(
+    ("sign", "words"), [({"memory_used": 4 << 30}, "4096 MiB of memory"), ({"utilization": "80 0"}, "80 % load")]
+)
+def test_inside_a_pid_namespace_signs_of_use_are_waited_for(driver, tmp_path, sign, words):
+    driver.set({**H200, **sign})
+    told = Holder(tmp_path, driver=driver, prefix=IN_A_NAMESPACE, wait_s=0.2).end()
+    assert told["error"] == "GpuBusyError"
+    assert f"it seems to be in use: {words}" in told["what"]
+    told = Holder(tmp_path, driver=driver, prefix=IN_A_NAMESPACE, wait_s=0.2, exclusive=False).reached().end()
+    assert told["exclusive"] == "unproven"

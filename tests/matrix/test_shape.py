@@ -26,7 +26,7 @@ WRONG = {
     "type": ("[protocol]\ntrials = 'five'\n", "protocol.trials: must be a whole number, got the text 'five'"),
     "fraction": ("[protocol]\ntrials = 1.5\n", "protocol.trials: must be a whole number, got the number 1.5"),
     "boolean for a number": ("[protocol]\ntrials = true\n", "protocol.trials: must be a whole number, got true"),
-    "number for a boolean": ("[policy]\nexclusive = 0\n", "policy.exclusive: must be true or false, got the number 0"),
+    "number for a boolean": ("[policy]\nallow_mig = 0\n", "policy.allow_mig: must be true or false, got the number 0"),
     "word for a clock": (
         "[policy]\nclock_target = 'bse'\n",
         (

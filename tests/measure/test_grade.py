@@ -19,6 +19,7 @@ GOOD = {"sessions": 5, "within": 0.004, "between": 0.002, "drift": 0.01, "clocks
         ({"between": 0.02}, Grade.B, "spread between sessions 2.0 %"),
         ({"drift": 0.015, "clocks_locked": False}, Grade.B, "machine drift 1.5 %, clocks not locked"),
         ({"clocks_locked": False}, Grade.B, "clocks not locked"),
+        ({"alone": False}, Grade.C, "exclusive use of the device was not proven"),
         ({"pinned": False}, Grade.B, "an environment, not an image"),
         ({"within": 0.031, "between": 0.05}, Grade.C, "spread within sessions 3.1 %, spread between sessions 5.0 %"),
         ({"drift": 0.021}, Grade.C, "machine drift 2.1 %"),

@@ -18,6 +18,7 @@ from kernel_matrix.attempt.source_findings import rejected, scan_of
 from kernel_matrix.environments.inspection import check_unchanged
 from kernel_matrix.errors import GpuBusyError, GpuLostError, GpuSettingError, InfrastructureError
 from kernel_matrix.lease import Lease, LeaseTerms, WaitCancelledError, hold
+from kernel_matrix.matrix import REQUIRE
 from kernel_matrix.model.enums import ClockPolicy, Fault, Stage, Status
 from kernel_matrix.model.messages import Evidence
 from kernel_matrix.platforms import Gpu
@@ -155,7 +156,8 @@ def _terms(of: Assignment, context: RunContext) -> LeaseTerms:
     policy = of.cell.policy
     return LeaseTerms(
         wait_s=policy.gpu_wait_s,
-        exclusive=policy.exclusive,
+        exclusive=bool(policy.exclusive),
+        require_proof=policy.exclusive == REQUIRE,
         hard_exclusive=policy.hard_exclusive,
         allow_mig=policy.allow_mig,
         allow_mps=policy.allow_mps,

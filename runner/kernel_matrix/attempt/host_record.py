@@ -82,7 +82,7 @@ def of_gpu(
     entries = ((one.sample, one.own, one.foreign, one.trouble) for one in snapshots)
     trace = trace_of(entries) if snapshots else None
     joined = join(
-        snapshots, log.seen, exclusive=policy.exclusive, trace=trace_name(stem) if trace is not None else None
+        snapshots, log.seen, exclusive=bool(policy.exclusive), trace=trace_name(stem) if trace is not None else None
     )
     verdict = clock_verdict(lease.clocks, joined)
     device = DeviceRecord(

@@ -18,7 +18,7 @@ from kernel_matrix.errors import ImageError
 from kernel_matrix.lease import Lease
 from kernel_matrix.matrix import Policy
 from kernel_matrix.model.enums import ClockPolicy, ClockState, Role, Stage, Status, fault_of
-from kernel_matrix.model.messages import ONCE_TIMED, Evidence, SessionReport
+from kernel_matrix.model.messages import DEVICE_STAYS_BUSY, ONCE_TIMED, Evidence, SessionReport
 from kernel_matrix.platforms import AILING
 from kernel_matrix.results.record import Outcome
 from kernel_matrix.sandboxes import ProcessExit
@@ -157,6 +157,10 @@ def under_lease(outcome: Outcome, lease: Lease, policy: Policy) -> Outcome:
         return lost(lease.lost, outcome.stage)
     if lease.foreign_pids and policy.exclusive and outcome.status in _DISTURBED:
         return _instead(outcome, Status.CONTENDED, f"another process came onto the GPU: {lease.reason}")
+    stays_busy = outcome.status is Status.TIMING_MISMATCH and outcome.evidence.message.startswith(DEVICE_STAYS_BUSY)
+    if stays_busy and not lease.sees_processes:
+        message = f"the GPU is busy, and nobody can tell whose work that is: {lease.reason}"
+        return _instead(outcome, Status.CONTENDED, message)
     return outcome
 
 

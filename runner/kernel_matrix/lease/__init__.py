@@ -88,6 +88,11 @@ class Lease:
         return self._watch.lost
 
     @property
+    def sees_processes(self) -> bool:
+        """Processes on the device can be told apart, so that one of others would be seen; a CPU has none."""
+        return self._watch.can_attribute or self._watch.blind
+
+    @property
     def foreign_pids(self) -> tuple[int, ...]:
         """All foreign processes seen on the device, ascending."""
         return tuple(sorted({pid for snapshot in self.snapshots for pid in snapshot.foreign}))
@@ -205,7 +210,7 @@ def hold(
             tenants.admit(root)
         found = (*repair(gpu, folder), *reap())
         watch = DeviceWatch(gpu, tenants)
-        doubtful = _await_exclusive_use(gpu, terms, watch, wait)
+        doubtful = _await_exclusive_use(gpu, terms, watch, wait, has_own=bool(kept.roots))
         lease = Lease(
             gpu=gpu,
             waited_s=wait.elapsed_s,
@@ -221,14 +226,16 @@ def hold(
             yield lease
 
 
-def _await_exclusive_use(gpu: Gpu, terms: LeaseTerms, watch: DeviceWatch, wait: LeaseWait) -> tuple[str, ...]:
+def _await_exclusive_use(
+    gpu: Gpu, terms: LeaseTerms, watch: DeviceWatch, wait: LeaseWait, *, has_own: bool
+) -> tuple[str, ...]:
     """Wait until the device has no foreign process; return the reasons why exclusive use is still not proven."""
     if watch.blind:
         return ()
     modes = get_platform(gpu.platform).modes(gpu)
     return (
         *check_exclusivity(gpu, modes, terms, can_attribute=watch.can_attribute),
-        *await_exclusive(watch, terms, wait),
+        *await_exclusive(watch, terms, wait, has_own=has_own),
     )
 
 

@@ -16,6 +16,9 @@ SUSPICIOUS_BYTES = 512 << 20
 _SETTLING_S = 2.0
 """Seconds for the driver to free the memory of processes that have just ended."""
 
+IDLE_PERCENT = 5
+"""A device without work of ours is in use above this utilisation; the driver averages over a second at most."""
+
 _NAMESPACE = "this runner sits in a PID namespace of its own, where the driver's PIDs mean nothing"
 
 
@@ -35,25 +38,38 @@ def check_exclusivity(gpu: Gpu, modes: DeviceModes, terms: LeaseTerms, *, can_at
         raise _refused(gpu, "it is in MIG mode", "Turn MIG mode off, or set policy.allow_mig = true.")
     if modes.mps and not terms.allow_mps:
         raise _refused(gpu, "an MPS server shares it out", "Stop the MPS server, or set policy.allow_mps = true.")
-    if terms.exclusive and not can_attribute:
-        step = "Run outside the container, or start that with `--pid=host`, or set policy.exclusive = false."
+    if terms.require_proof and not can_attribute:
+        step = "Run outside the container, or start that with `--pid=host`, or set policy.exclusive = true."
         raise _refused(gpu, _NAMESPACE, step)
     found = {
         "it is in MIG mode, in which instances share clocks, power and memory": modes.mig,
         "an MPS server shares it out": modes.mps,
-        _NAMESPACE: not can_attribute,
+        f"{_NAMESPACE}: only memory and load were looked at, before the cell": not can_attribute,
         "policy exclusive = false: others were not kept off": not terms.exclusive,
     }
     return tuple(words for words, holds in found.items() if holds)
 
 
-def await_exclusive(watch: DeviceWatch, terms: LeaseTerms, wait: LeaseWait) -> tuple[str, ...]:
+def await_exclusive(
+    watch: DeviceWatch, terms: LeaseTerms, wait: LeaseWait, *, has_own: bool = False
+) -> tuple[str, ...]:
     """Wait until the device has no foreign process (check once if ``terms`` allow them); return suspicions.
+
+    Where processes cannot be attributed, wait until the device seems idle.
+
+    Args:
+        watch: Watch of the device.
+        terms: Conditions of the lease.
+        wait: The wait, which has a limit.
+        has_own: Processes of this runner are on the device already, so that its memory says nothing.
 
     Raises:
         kernel_matrix.errors.GpuBusyError: A foreign process is still there at the end of ``wait``.
         kernel_matrix.errors.InfrastructureError: The driver gives no list.
     """
+    if not watch.can_attribute:
+        _await_idle(watch, terms, wait, has_own=has_own)
+        return ()
     snapshot = _await_no_foreign(watch, terms, wait)
     settled = time.monotonic() + min(_SETTLING_S, wait.left_s)
     while unexplained_memory(snapshot) and time.monotonic() < settled:
@@ -68,6 +84,21 @@ def unexplained_memory(snapshot: DeviceSnapshot) -> str:
     if snapshot.sample.pids or used <= SUSPICIOUS_BYTES:
         return ""
     return f"suspicious: {used >> 20} MiB were in use with no process listed"
+
+
+def _await_idle(watch: DeviceWatch, terms: LeaseTerms, wait: LeaseWait, *, has_own: bool) -> None:
+    while (signs := _signs_of_use(watch.begin(), has_own=has_own)) and terms.exclusive:
+        wait.pause(f"it seems to be in use: {signs}")
+
+
+def _signs_of_use(snapshot: DeviceSnapshot, *, has_own: bool) -> str:
+    """Return what shows that others use a device on which nothing of ours runs; empty if nothing does."""
+    used_bytes, percent = snapshot.sample.memory_used_bytes or 0, snapshot.sample.utilization_percent or 0
+    signs = {
+        f"{used_bytes >> 20} MiB of memory": used_bytes > SUSPICIOUS_BYTES and not has_own,
+        f"{percent} % load": percent > IDLE_PERCENT,
+    }
+    return " and ".join(words for words, holds in signs.items() if holds)
 
 
 def _await_no_foreign(watch: DeviceWatch, terms: LeaseTerms, wait: LeaseWait) -> DeviceSnapshot:

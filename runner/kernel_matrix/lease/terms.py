@@ -16,6 +16,8 @@ class LeaseTerms:
     """Longest wait for other runners and foreign processes together, seconds."""
     exclusive: bool = True
     """``True``: start only when no foreign process is on the device. ``False``: only observe and record them."""
+    require_proof: bool = False
+    """``True``: refuse a device whose processes cannot be seen, as inside a container."""
     hard_exclusive: bool = False
     """``True``: let the driver refuse further processes during a session."""
     allow_mig: bool = False

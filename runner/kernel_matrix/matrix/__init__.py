@@ -17,6 +17,10 @@ DECLARED_LANGUAGES = frozenset({Language.CUTE_DSL, Language.TILELANG})
 """Languages that no bundled image can compile; a toolchain whose own image can lists them in ``languages``."""
 
 
+REQUIRE = "require"
+"""Value of :attr:`Policy.exclusive`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAxis:
     """One value of the ``gpus`` axis: a name, and conditions that a device must all meet."""
@@ -158,8 +162,8 @@ class Policy:
     memory_clock: str | int | Mapping[str, str | int] = "auto"
     """Memory clock to lock to: ``auto`` (``max``, but ``off`` on consumer cards), ``off``, ``max``, MHz, or one of
     these per glob on the product name; ``auto`` without a match."""
-    exclusive: bool = True
-    """Refuse a GPU that runs processes of others."""
+    exclusive: bool | str = True
+    """Wait for a GPU that runs processes of others; :data:`REQUIRE` also refuses one whose processes are not seen."""
     hard_exclusive: bool = False
     """Have the driver refuse further processes while a session is timed (EXCLUSIVE_PROCESS, reset afterwards)."""
     allow_mig: bool = False

@@ -31,6 +31,7 @@ def grade(
     drift: float | None,
     clocks_locked: bool,
     pinned: bool = True,
+    alone: bool = True,
 ) -> GradedTime:
     """Grade a time. An unknown value counts as bad.
 
@@ -40,10 +41,13 @@ def grade(
         between: :func:`spread_between` of the session medians.
         drift: :func:`kernel_matrix.measure.drift.machine_drift` over all sessions.
         clocks_locked: The clocks were locked, and this was verified under load.
+        alone: Exclusive use of the device was proven, or there is none to prove.
         pinned: The toolchain was an image, not an environment that others may change.
     """
     if sessions < 2:
         return GradedTime(Grade.C, "one session")
+    if not alone:
+        return GradedTime(Grade.C, "exclusive use of the device was not proven")
     measured = {"spread within sessions": within, "spread between sessions": between, "machine drift": drift}
     reasons_not_b = list(_excesses(measured, LIMITS[Grade.B]))
     if reasons_not_b:

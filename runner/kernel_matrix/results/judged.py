@@ -46,6 +46,15 @@ class _Session:
     anchors: list[Anchor]
 
 
+@dataclass(frozen=True, slots=True)
+class _Trust:
+    """What a record says of the conditions of its times, for their grades."""
+
+    clocks_locked: bool
+    pinned: bool
+    alone: bool
+
+
 def times_of(record: Document) -> Sessions:
     """Return the times of every session and workload of a checked record."""
     return {
@@ -69,8 +78,12 @@ def judge(record: Document, times: Sessions) -> dict[str, WorkloadJudgement]:
         for name, found in _timed(session, times).items():
             per_workload.setdefault(name, []).append(found)
     host = record["host"]
-    locked, pinned = host["clock_state"] == ClockState.LOCKED.value, host.get("environment") is None
-    return {name: _judgement(sessions, locked=locked, pinned=pinned) for name, sessions in per_workload.items()}
+    trust = _Trust(
+        clocks_locked=host["clock_state"] == ClockState.LOCKED.value,
+        pinned=host.get("environment") is None,
+        alone=host["exclusive"] != "unproven",
+    )
+    return {name: _judgement(sessions, trust) for name, sessions in per_workload.items()}
 
 
 def anchors_of(session: Mapping[str, Any]) -> list[Anchor]:
@@ -90,7 +103,7 @@ def _timed(session: Mapping[str, Any], times: Sessions) -> dict[str, _Session]:
     }
 
 
-def _judgement(sessions: list[_Session], *, locked: bool, pinned: bool) -> WorkloadJudgement:
+def _judgement(sessions: list[_Session], trust: _Trust) -> WorkloadJudgement:
     medians = [session.median_ns for session in sessions]
     eager = [ns for session in sessions if (ns := session.times.median_ns(EAGER))]
     between = spread_between(medians)
@@ -104,8 +117,9 @@ def _judgement(sessions: list[_Session], *, locked: bool, pinned: bool) -> Workl
             within=_worst_within(sessions),
             between=between,
             drift=drift,
-            clocks_locked=locked,
-            pinned=pinned,
+            clocks_locked=trust.clocks_locked,
+            pinned=trust.pinned,
+            alone=trust.alone,
         ),
         spread_between=between,
         machine_drift=drift,

@@ -10,7 +10,7 @@ from tests.lease.conftest import IN_A_NAMESPACE, needs_namespaces
 
 
 @needs_namespaces
-@pytest.mark.parametrize(("policy", "verdict"), [("", "fail"), ("exclusive = false\n", "warn")])
+@pytest.mark.parametrize(("policy", "verdict"), [('exclusive = "require"\n', "fail"), ("", "warn")])
 def test_private_pid_namespace_verdict_depends_on_policy(
     gpu_clinic: Clinic, driver: SimulatedDriver, policy: str, verdict: str
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from kernel_matrix.hosts.doctor.host import Host
 from kernel_matrix.lease.gpu_processes import sees_driver_pids
+from kernel_matrix.matrix import REQUIRE
 from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict, ok
 
 _SUBJECT = "PID namespace"
@@ -18,8 +19,8 @@ def check(host: Host) -> Iterator[CheckResult]:
     if sees_driver_pids():
         yield ok(_SUBJECT, "the host's own, whose PIDs the driver lists")
         return
-    refused = any(policy.exclusive for policy in host.policies)
-    meaning = "GPUs are refused" if refused else "records say `unproven`"
+    refused = any(policy.exclusive == REQUIRE for policy in host.policies)
+    meaning = "GPUs are refused" if refused else "records say `unproven` and grades are C at best"
     found = f"not the host's: the PIDs that the driver lists mean nothing here, so {meaning}"
     advice = "run it on the host, or in a container with the host's PID namespace (--pid host)"
     verdict = CheckVerdict.FAIL if refused else CheckVerdict.WARN

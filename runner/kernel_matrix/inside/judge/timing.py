@@ -26,7 +26,7 @@ from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, find
 from kernel_matrix.inside.judge.warm_up import UNKNOWN, UNSTEADY, SensorWatch
 from kernel_matrix.inside.wire import CallFailure
 from kernel_matrix.model.enums import Implementation, Regime, Role, Stage, Status
-from kernel_matrix.model.messages import BatchBlock, Block, ProtocolSpec
+from kernel_matrix.model.messages import DEVICE_STAYS_BUSY, BatchBlock, Block, ProtocolSpec
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.judge.batches import Batches, BatchResult
@@ -551,7 +551,7 @@ class Timer:
             SessionEnded: ``timing_mismatch``.
         """
         if not self._is_quiet():
-            message = "the device stays busy in the turns of others: work that the candidate has queued goes on"
+            message = f"{DEVICE_STAYS_BUSY}: work that the candidate has queued goes on"
             raise finding(Status.TIMING_MISMATCH, Stage.TIME, message)
 
     def _make_room(self, client: WorkerClient) -> bool:
