@@ -12,6 +12,7 @@ import kernel_matrix
 from kernel_matrix import EventKind, RunEvent, RunResult, RunStarted
 from kernel_matrix.errors import NothingSelectedError, UsageError
 from kernel_matrix.model.enums import Status
+from kernel_matrix.sandboxes import process
 from tests.baddays.field import new_field
 
 pytestmark = pytest.mark.torch
@@ -49,6 +50,17 @@ def test_run_returns_counts_and_prints_nothing(field, capfd):
     again = kernel_matrix.run(planned(), "results")
     assert (again.planned, again.left) == (0, 0)
     assert [run["argv"] for run in field.runs()] == [[], []]
+
+
+@pytest.mark.torch
+def test_cells_end_alike_where_nobody_may_make_namespaces(field, monkeypatch):
+    levels = process._candidate_levels
+    monkeypatch.setattr(process, "_candidate_levels", lambda: levels()[-1:])
+    result = kernel_matrix.run(planned(), "results")
+    assert result.counts == {Status.PASSED: 1, Status.INCORRECT_VALUES: 1}
+    assert {one["processes"] for record in field.records() for one in record["host"]["isolation"].values()} == {
+        "shared"
+    }
 
 
 @pytest.mark.torch

@@ -18,7 +18,7 @@ from kernel_matrix.inside import confine
 from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import PACKAGE_TARGET, Mount, RoleSpec
 from kernel_matrix.sandboxes.process import Confinement, ProcessSandbox
-from kernel_matrix.sandboxes.system_call_filter import CHECKED, make_filter
+from kernel_matrix.sandboxes.system_call_filter import CHECKED, SHARED_FILES, make_filter
 from tests.sandboxes.levels import at_level
 from tests.sandboxes.observe import answer
 
@@ -88,9 +88,20 @@ def test_processes_outside_get_no_signal(ask: Callable[..., Any]) -> None:
         other.kill()
 
 
+def test_modes_and_owners_of_files_stay(ask: Callable[..., Any]) -> None:
+    calls = {name: [getattr(both, os.uname().machine), -1, 0, 0, 0, 0] for name, both in SHARED_FILES.items()}
+    assert ask("make_calls", json.dumps(calls)) == dict.fromkeys(SHARED_FILES, "EPERM")
+
+
+def test_root_keeps_capabilities_for_files_alone(ask: Callable[..., Any]) -> None:
+    kept = 0b110 if os.geteuid() == 0 else 0  # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH
+    assert ask("look_inward")["capabilities"] == [kept, kept, 0, 0]
+
+
 def test_isolation_says_what_is_enforced(sandbox: ProcessSandbox, spec: MakeSpec) -> None:
     found = sandbox.isolation(spec(sandbox, "hang"))
     assert (found.network, found.filesystem, found.processes) == ("none", "read-only", "shared")
+    assert found.capabilities == ("some" if os.geteuid() == 0 else "none")
     assert "other processes are visible" in found.notes
 
 

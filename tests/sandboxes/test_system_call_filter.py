@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import socket
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from kernel_matrix.inside import confine
 from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import RoleSpec
 from kernel_matrix.sandboxes.process import Confinement, ProcessSandbox
-from kernel_matrix.sandboxes.system_call_filter import CHECKED, MEMORY_FILES, REFUSED, make_filter
+from kernel_matrix.sandboxes.system_call_filter import CHECKED, MEMORY_FILES, REFUSED, SHARED_FILES, make_filter
 from tests.sandboxes.levels import LEVELS, AtLevel, at_level, public_probes
 from tests.sandboxes.observe import answer
 
@@ -120,7 +121,8 @@ def test_numbers_are_those_of_kernel_headers(machine: str, header: str) -> None:
     if not Path(header).exists():
         pytest.skip("the kernel's headers are not installed")
     found = dict(re.findall(r"^#define __NR(?:3264)?_(\w+)\s+(\d+)$", Path(header).read_text(), re.MULTILINE))
-    known = {name: getattr(both, machine) for name, both in {**REFUSED, **MEMORY_FILES, **CHECKED}.items()}
+    listed = {**REFUSED, **MEMORY_FILES, **SHARED_FILES, **CHECKED}
+    known = {name: getattr(both, machine) for name, both in listed.items()}
     # Headers may be older than a call.
     assert {name: int(found[name]) for name in known if name in found} == {n: known[n] for n in known if n in found}
     assert len(set(known) & set(found)) > len(known) * 0.8
@@ -128,15 +130,18 @@ def test_numbers_are_those_of_kernel_headers(machine: str, header: str) -> None:
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 @pytest.mark.parametrize("memory_files", [True, False])
-def test_filter_decides_as_documented(machine: str, *, memory_files: bool) -> None:
-    program = make_filter(machine=machine, memory_files=memory_files)
+@pytest.mark.parametrize("is_private", [True, False])
+def test_filter_decides_as_documented(machine: str, *, memory_files: bool, is_private: bool) -> None:
+    program = make_filter(machine=machine, memory_files=memory_files, is_private=is_private)
 
     def decide(name: str, argument: int = 0) -> int:
-        both = {**REFUSED, **MEMORY_FILES, **CHECKED}[name]
+        both = {**REFUSED, **MEMORY_FILES, **SHARED_FILES, **CHECKED}[name]
         return run_filter(program, getattr(both, machine), ARCHES[machine], argument)
 
     assert {decide(name) for name in REFUSED} == {NOT_PERMITTED}
     assert decide("memfd_create") == (ALLOW if memory_files else NOT_PERMITTED)
+    assert {decide(name) for name in SHARED_FILES} == {ALLOW if is_private else NOT_PERMITTED}
+    assert decide("socket", socket.AF_INET) == (ALLOW if is_private else NOT_PERMITTED)
     assert decide("clone3") == MISSING
     assert decide("clone", 0x00010F00) == decide("socket", 1) == ALLOW
     assert decide("clone", 0x10000011) == decide("socket", 40) == NOT_PERMITTED

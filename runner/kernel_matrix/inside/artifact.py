@@ -124,7 +124,7 @@ def _extract(archive: tarfile.TarFile, entries: List[tarfile.TarInfo], folder: P
         else:
             with content, path.open("xb") as file:
                 shutil.copyfileobj(content, file)
-            path.chmod(entry.mode & _PERMISSIONS)
+                os.fchmod(file.fileno(), entry.mode & _PERMISSIONS)
     for entry in reversed(entries):  # folders after what lies in them
         exact = int(entry.pax_headers.get(MTIME_HEADER, 0))
         if exact:

@@ -96,6 +96,8 @@ _MNT_DETACH = 2
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_CAPABILITY_VERSION_3 = 0x20080522
+_FILE_CAPABILITIES = 1 << 1 | 1 << 2  # to read and write files, and to search folders, of other users
 _SECCOMP = {"x86_64": 317, "aarch64": 277}  # number of the system call, which the C library does not offer
 _SECCOMP_SET_MODE_FILTER = 1
 _SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4  # without it, kernels before 5.16 slow down every memory access of the process
@@ -107,12 +109,8 @@ _LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
 _LANDLOCK_PATH_BENEATH, _LANDLOCK_ASK_VERSION = 1, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1, 2, 4, 8, 1 << 14, 1 << 15
 _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
-_FILE_RIGHTS = {
-    1: (1 << 13) - 1,
-    2: (1 << 14) - 1,
-    3: (1 << 15) - 1,
-    5: (1 << 16) - 1,
-}  # by the version that brought them
+# Version → all rights to files that it knows
+_FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _OF_NO_FOLDER = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _NET_RIGHTS = 3  # to bind and to connect TCP sockets, from version 4 on
 _SCOPES = 3  # abstract sockets and signals stay among the processes of the module, from version 6 on
@@ -243,6 +241,8 @@ def _become_module(request: ConfineRequest, _error_writer: int) -> None:
         os.setresgid(request.uid, request.uid, request.uid)
         os.setresuid(request.uid, request.uid, request.uid)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    if request.namespaces == NONE and os.geteuid() == 0:
+        _drop_capabilities()
     _die_with_parent(signal.SIGKILL)  # after the change of user, which clears it
     os.chdir(request.cwd)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
@@ -251,6 +251,16 @@ def _become_module(request: ConfineRequest, _error_writer: int) -> None:
     if request.system_call_filter:
         _filter_system_calls(bytes.fromhex(request.system_call_filter))  # after everything that it would refuse
     os.execve(request.argv[0], request.argv, request.env)  # noqa: S606  # no shell is wanted here
+
+
+def _drop_capabilities() -> None:
+    """Give up root's capabilities but those to files of others, which the folders of a judge need.
+
+    Without new privileges, no program that is started gets them back.
+    """
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)  # of this process
+    kept = (ctypes.c_uint32 * 6)(_FILE_CAPABILITIES, _FILE_CAPABILITIES)  # effective and permitted
+    _check(_libc.capset(ctypes.byref(header), ctypes.byref(kept)), "drop capabilities")
 
 
 def landlock_version() -> int:

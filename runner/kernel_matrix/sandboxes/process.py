@@ -323,7 +323,7 @@ def _make_request(spec: RoleSpec, level: Confinement, stage: Path) -> confine.Co
 def _filter_for(spec: RoleSpec, level: Confinement) -> bytes:
     if level.unfiltered:
         return b""
-    return make_filter(memory_files=_may_make_memory_files(spec, level), network=level.is_private)
+    return make_filter(memory_files=_may_make_memory_files(spec, level), is_private=level.is_private)
 
 
 def _may_make_memory_files(spec: RoleSpec, level: Confinement) -> bool:

@@ -75,6 +75,24 @@ REFUSED = {
 MEMORY_FILES = {"memfd_create": _Numbers(319, 279)}
 """Calls that fail with EPERM too for roles whose memory is counted by looking at their processes."""
 
+SHARED_FILES = {
+    "truncate": _Numbers(76, 45),
+    "chmod": _Numbers(90, 53),
+    "fchmodat": _Numbers(268, 53),
+    "fchmodat2": _Numbers(452, 452),
+    "chown": _Numbers(92, 54),
+    "lchown": _Numbers(94, 54),
+    "fchownat": _Numbers(260, 54),
+    "setxattr": _Numbers(188, 5),
+    "lsetxattr": _Numbers(189, 6),
+    "setxattrat": _Numbers(463, 463),
+    "removexattr": _Numbers(197, 14),
+    "lremovexattr": _Numbers(198, 15),
+    "removexattrat": _Numbers(466, 466),
+}
+"""Calls that fail with EPERM too for roles without a private tree: Landlock does not restrict them, or only later
+versions do. Arm has fewer of them; the same number stands for several names."""
+
 CHECKED = {"clone": _Numbers(56, 220), "clone3": _Numbers(435, 435), "socket": _Numbers(41, 198)}
 """Calls with rules of their own, see :func:`make_filter`."""
 
@@ -105,7 +123,7 @@ class _Instruction:
         return struct.pack("=HBBI", self.code, self.hit, self.miss, self.value)
 
 
-def make_filter(*, memory_files: bool = True, network: bool = True, machine: str = "") -> bytes:
+def make_filter(*, memory_files: bool = True, is_private: bool = True, machine: str = "") -> bytes:
     """Return the program for this machine's processor; empty for one whose calls are not listed here.
 
     ``clone`` fails with EPERM if it is to make a namespace, and ``socket`` if it is to reach the hypervisor. The flags
@@ -113,17 +131,19 @@ def make_filter(*, memory_files: bool = True, network: bool = True, machine: str
 
     Args:
         memory_files: Allow files that exist in memory only (``memfd_create``).
-        network: Allow sockets of every family but the hypervisor's; else only those between processes of this machine.
+        is_private: The role has a network and files of its own. Else sockets are only those between processes of this
+            machine, and no call may change a file's mode, owner, attributes or length by its path.
         machine: Name of the processor, as ``uname -m`` prints it; empty for this machine's.
     """
     machine = machine or os.uname().machine
     if machine not in _AUDIT_ARCH:
         return b""
-    return b"".join(instruction.packed() for instruction in _program(machine, memory_files, network))
+    return b"".join(instruction.packed() for instruction in _program(machine, memory_files, is_private))
 
 
-def _program(machine: str, memory_files: bool, network: bool) -> Iterator[_Instruction]:  # noqa: FBT001  # see above
-    numbers = {name: int(getattr(both, machine)) for name, both in {**REFUSED, **MEMORY_FILES, **CHECKED}.items()}
+def _program(machine: str, memory_files: bool, is_private: bool) -> Iterator[_Instruction]:  # noqa: FBT001  # see above
+    known = {**REFUSED, **MEMORY_FILES, **SHARED_FILES, **CHECKED}
+    numbers = {name: int(getattr(both, machine)) for name, both in known.items()}
     missing, refused = _ERRNO | errno.ENOSYS, _ERRNO | errno.EPERM
     yield _Instruction(_LOAD, _ARCH)
     yield _Instruction(_JUMP_EQUAL, _AUDIT_ARCH[machine], hit=1)
@@ -131,13 +151,13 @@ def _program(machine: str, memory_files: bool, network: bool) -> Iterator[_Instr
     yield _Instruction(_LOAD, _NUMBER)
     yield _Instruction(_JUMP_AT_LEAST, _X32_BIT, miss=1)
     yield _Instruction(_RETURN, missing)
-    for name in (*REFUSED, *(() if memory_files else MEMORY_FILES)):
+    for name in (*REFUSED, *(() if memory_files else MEMORY_FILES), *(() if is_private else SHARED_FILES)):
         yield _Instruction(_JUMP_EQUAL, numbers[name], miss=1)
         yield _Instruction(_RETURN, refused)
     yield _Instruction(_JUMP_EQUAL, numbers["clone3"], miss=1)
     yield _Instruction(_RETURN, missing)
     refuse, allow = {"miss": 1}, {"hit": 1}  # what a match skips: the next instruction refuses
-    family = (_JUMP_EQUAL, _AF_VSOCK, refuse) if network else (_JUMP_EQUAL, _AF_UNIX, allow)
+    family = (_JUMP_EQUAL, _AF_VSOCK, refuse) if is_private else (_JUMP_EQUAL, _AF_UNIX, allow)
     for name, (jump, value, match) in {"clone": (_JUMP_BITS, _NAMESPACE_FLAGS, refuse), "socket": family}.items():
         yield _Instruction(_JUMP_EQUAL, numbers[name], miss=3)
         yield _Instruction(_LOAD, _FIRST_ARGUMENT)

@@ -320,9 +320,10 @@ def _listen_at(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # Bound under another name and then renamed, so that a peer that finds the file can already connect.
     aside = path.with_suffix(".new")
+    before = os.umask(0o111)  # to make it with mode 666
     with short_name(aside) as name:
         listener.bind(name)
-    aside.chmod(0o666)
+    os.umask(before)
     listener.listen(4)
     aside.rename(path)
     return listener
