@@ -53,7 +53,7 @@ def test_run_returns_counts_and_prints_nothing(field, capfd):
 
 
 @pytest.mark.torch
-def test_cells_end_alike_where_nobody_may_make_namespaces(field, monkeypatch):
+def test_cells_end_alike_without_namespaces(field, monkeypatch):
     levels = process._candidate_levels
     monkeypatch.setattr(process, "_candidate_levels", lambda: levels()[-1:])
     result = kernel_matrix.run(planned(), "results")

@@ -241,7 +241,7 @@ def test_company_that_is_allowed_spoils_nothing():
         (False, "claims more than the wall", Status.TIMING_MISMATCH),
     ],
 )
-def test_busy_gpu_is_nobodys_fault_if_processes_are_not_seen(sees_processes, message, ends):
+def test_busy_gpu_is_contended_if_processes_are_not_seen(sees_processes, message, ends):
     accused = outcome_of(Status.TIMING_MISMATCH, Stage.TIME, Evidence(message=message))
     assert under_lease(accused, Ended(sees_processes=sees_processes), Policy()).status is ends
 

@@ -215,7 +215,8 @@ def _skip_reason(gpu: Gpu, toolchain: Toolchain, found: HostSurvey) -> str:
     if toolchain.platform not in ("", gpu.platform):
         return f"it is for {get_platform(toolchain.platform).TITLE}s"
     if (found.sandbox.uses_images or toolchain.environment) and toolchain.name not in found.images:
-        return found.inventory.images.get(toolchain.name, "sandbox docker runs images; choose --sandbox process")
+        images_only = f"sandbox {found.sandbox.name} runs images only: choose --sandbox process"
+        return found.inventory.images.get(toolchain.name, images_only)
     platform, versions = get_platform(gpu.platform), toolchain.versions
     reason = platform.driver_skip_reason(versions, gpu)
     return reason or platform.code_skip_reason(versions, gpu.compute_capability, gpu.driver) or ""

@@ -133,7 +133,7 @@ class Attempt:
         return AttemptResult(record=record, trace=found.trace, quarantine=quarantine)
 
     def _in_known_environment(self, outcome: Outcome) -> Outcome:
-        """Return ``outcome``, or that the machine failed if nobody knows what the cell ran in."""
+        """Return ``outcome``, or a failure of the infrastructure if the environment was changed during the cell."""
         environment = self._of.image.environment if self._of.image is not None else None
         if environment is None or outcome.fault is Fault.INFRA:
             return outcome

@@ -159,7 +159,7 @@ def under_lease(outcome: Outcome, lease: Lease, policy: Policy) -> Outcome:
         return _instead(outcome, Status.CONTENDED, f"another process came onto the GPU: {lease.reason}")
     stays_busy = outcome.status is Status.TIMING_MISMATCH and outcome.evidence.message.startswith(DEVICE_STAYS_BUSY)
     if stays_busy and not lease.sees_processes:
-        message = f"the GPU is busy, and nobody can tell whose work that is: {lease.reason}"
+        message = f"the GPU is busy, and it is not known with whose work: {lease.reason}"
         return _instead(outcome, Status.CONTENDED, message)
     return outcome
 

@@ -121,6 +121,8 @@ def _images(matrix: Matrix, lock_path: Path, *, allow_unpinned: bool) -> dict[st
     found: dict[str, ResolvedImage | str] = {}
     with connect() as client:
         for toolchain in matrix.toolchains:
+            if toolchain.environment:
+                continue
             name = toolchain.name
             try:
                 found[name] = resolve_image(entries.get(name), name, client=client, allow_unpinned=allow_unpinned)
@@ -204,12 +206,13 @@ def _reason_unused(matrix: Matrix, found: HostSurvey) -> str:
     """Return the reason why this sandbox is not used."""
     if not found.status.available:
         return found.status.reason
-    missing = ", ".join(toolchain.name for toolchain in matrix.toolchains if toolchain.name not in found.images)
+    images = [toolchain.name for toolchain in matrix.toolchains if not toolchain.environment]
+    missing = ", ".join(name for name in images if name not in found.images)
     return f"{found.sandbox.name} answers, but has none of the pinned images that could run here ({missing})"
 
 
 def why_no_torch() -> str:
-    """Return why this program's own Python cannot run cells, empty if it can."""
+    """Return why this program's own Python cannot run cells; empty if it can."""
     if installed("torch") is not None:
         return ""
     return f"torch is not installed for {sys.executable}; `pip install kernel-matrix[local]` brings it"

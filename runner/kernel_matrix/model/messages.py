@@ -60,7 +60,7 @@ INTERPRETED = "interpreted"
 """Label of a session whose Triton kernels ran through the interpreter: correctness is known, speed is not."""
 
 DEVICE_STAYS_BUSY = "the device stays busy in the turns of others"
-"""Start of the judge's message if it does. Where nobody sees the device's processes, these may be anybody's."""
+"""Start of the judge's message if it does. Where processes cannot be seen, the work may be another tenant's."""
 
 CONTESTANTS = ("candidate", *(one.value for one in Implementation))
 """Names of the contestants, whose calls are timed."""
