@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sim.nvml import H200
 
-from tests.baddays.field import new_field
+from tests.baddays.field import ROOT, new_field
 from tests.pipes import lines_of
 
 pytestmark = pytest.mark.torch
@@ -87,6 +89,34 @@ def test_cell_runs_in_its_environment_and_says_so(field):
     assert len(field.records()) == 2
     assert changed["host"]["environment"]["distributions"]["only-here"] == "2.0"
     assert changed["cell_id"] == record["cell_id"]
+
+
+@pytest.fixture
+def gpu_without_docker(field, driver):
+    """The same on a simulated GPU, for which the environment's PyTorch says that it was built."""
+    driver.set(H200)
+    torch = next((field.root / "venv").glob("lib/python3*/site-packages")) / "torch"
+    for folder in (torch, torch.with_name("torch-2.11.0.dist-info")):
+        folder.mkdir()
+    # Without an __init__.py, so that Python imports the real one.
+    (torch / "version.py").write_text("cuda = '13.0'\n")
+    (torch.with_name("torch-2.11.0.dist-info") / "METADATA").write_text("Name: torch\nVersion: 2.11.0+cu130\n")
+    matrix = field.root / "matrix.toml"
+    gpu = 'name = "h200"\nmodel = "NVIDIA H200*"\n'
+    text = matrix.read_text().replace('name = "cpu"\nvendor = "cpu"\n', gpu).replace('platform = "cpu"\n', "")
+    matrix.write_text(text)
+    return replace(field, environment=driver.environment, program=(str(ROOT / "tests" / "sim" / "launch.py"),))
+
+
+def test_gpu_needs_no_docker(gpu_without_docker):
+    ran = gpu_without_docker.call("run", "--sandbox", "process")
+    assert ran.returncode == 0, ran.stderr
+    (record,) = gpu_without_docker.records()
+    host = record["host"]
+    assert (record["outcome"]["status"], host["engine"]) == ("passed", "process")
+    assert (host["device"]["name"], host["exclusive"]) == ("NVIDIA H200", "proven")
+    assert host["environment"]["distributions"]["torch"] == "2.11.0+cu130"
+    assert host["environment"]["programs"]["cuda driver"] == host["device"]["driver"]
 
 
 def test_result_does_not_count_if_its_environment_changed(field):
