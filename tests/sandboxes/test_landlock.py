@@ -112,3 +112,16 @@ def test_isolation_without_landlock_says_why(spec: MakeSpec) -> None:
     assert (found.network, found.filesystem) == ("none", "shared")
     assert "the host's files are within reach, with the user's rights: this kernel has no Landlock" in found.notes
     assert not bare.describe(spec(bare, "hang"))["orders"]["landlock"]
+
+
+def test_scratch_that_runs_nothing_is_noted(sandbox: ProcessSandbox, spec: MakeSpec, tmp_path: Path) -> None:
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec", "none", tmp_path], check=False)
+    if mounted.returncode:
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tempfile.tempdir", str(tmp_path))
+            notes = sandbox.isolation(spec(sandbox, "hang")).notes
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+    assert any("noexec" in note for note in notes)

@@ -288,6 +288,8 @@ def _notes(level: Confinement) -> Iterator[str]:
             yield f"the host's files are within reach, with the user's rights: {level.unrestricted}"
         yield "other processes are visible"
         yield "the scratch folder is a folder of the host, without a limit on its size"
+        if os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOEXEC:
+            yield "libraries that a candidate compiles cannot be loaded (noexec): set TMPDIR to another file system"
     if not level.other_user:
         yield "runs under the runner's own uid"
 
