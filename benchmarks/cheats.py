@@ -3,6 +3,7 @@
 ::
 
     python benchmarks/cheats.py                                              # on the CPU, as processes
+    python benchmarks/cheats.py --without-namespaces                         # as on a machine that refuses them
     python benchmarks/cheats.py --device cuda --sandbox docker --lock images/images.lock
     python benchmarks/cheats.py --device cuda --only 'd15_*' --only 'control_*'
 
@@ -16,6 +17,7 @@ import argparse
 import fnmatch
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,6 +27,7 @@ from tests.cheats.collection import CONTROL, Cheat, cheats  # noqa: E402  # as a
 from tests.cheats.night import Ended, Night, Stand, on_gpu, spend  # noqa: E402  # as above
 
 WANTED_S = 10.0
+WITHOUT_NAMESPACES = ROOT / "tests" / "sim" / "launch_without_namespaces.py"
 
 
 def main() -> int:
@@ -44,6 +47,7 @@ def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--sandbox", choices=("docker", "process"), default="process")
+    parser.add_argument("--without-namespaces", action="store_true", help="confine processes by Landlock and a filter")
     parser.add_argument("--lock", type=Path, help="images lock, for the docker sandbox")
     parser.add_argument("--toolchain", default="cu130", help="name of the image, for the docker sandbox on a GPU")
     parser.add_argument("--cuda", default="13.0", help="its CUDA version")
@@ -58,8 +62,10 @@ def is_wanted(cheat: Cheat, globs: Sequence[str] | None) -> bool:
 def stand(arguments: argparse.Namespace) -> Stand:
     """Return the stand that the cheats run on, from the command line."""
     if arguments.device == "cpu":
-        return Stand(sandbox=arguments.sandbox, lock=arguments.lock)
-    return on_gpu(arguments.sandbox, toolchain=arguments.toolchain, cuda=arguments.cuda, lock=arguments.lock)
+        found = Stand(sandbox=arguments.sandbox, lock=arguments.lock)
+    else:
+        found = on_gpu(arguments.sandbox, toolchain=arguments.toolchain, cuda=arguments.cuda, lock=arguments.lock)
+    return replace(found, program=(str(WITHOUT_NAMESPACES),)) if arguments.without_namespaces else found
 
 
 def tell(cheat: Cheat, night: Night) -> bool:

@@ -17,6 +17,9 @@ DECLARED_LANGUAGES = frozenset({Language.CUTE_DSL, Language.TILELANG})
 """Languages that no bundled image can compile; a toolchain whose own image can lists them in ``languages``."""
 
 
+VERSION_KEYS = ("torch", "triton", "cuda")
+"""Keys of a toolchain that are versions: given for an image, and read from an environment."""
+
 REQUIRE = "require"
 """Value of :attr:`Policy.exclusive`."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from kernel_matrix.bundled import BUNDLED_PROBLEMS
 from kernel_matrix.errors import suggestion
-from kernel_matrix.matrix import Protocol
+from kernel_matrix.matrix import VERSION_KEYS, Protocol
 from kernel_matrix.matrix.complaints import MatrixFault, listed, quote
 from kernel_matrix.matrix.globs import is_plain, one_or_many
 from kernel_matrix.matrix.tiers import PUBLISH_SESSIONS, read_protocol, with_protocol
@@ -34,8 +34,6 @@ def tables(document: Table, key: str) -> list[tuple[int, Table]]:
 
 
 _OF_EVERY_IMAGE = {"torch": "PyTorch", "triton": "Triton"}
-_VERSIONS = {*_OF_EVERY_IMAGE, "cuda"}
-"""Keys of a toolchain that are versions in its image."""
 
 
 def check_semantics(document: Table, malformed: Collection[KeyPath], root: Path) -> Iterator[MatrixFault]:
@@ -99,7 +97,7 @@ def _versions(document: Table, malformed: Collection[KeyPath]) -> Iterator[Matri
     for index, table in tables(document, "toolchains"):
         path: KeyPath = ("toolchains", index)
         if "environment" in table:
-            decided = sorted(_VERSIONS & table.keys())
+            decided = [key for key in VERSION_KEYS if key in table]
             yield from (MatrixFault((*path, key), "the environment decides it; take it out") for key in decided)
         elif path not in malformed:
             titles = {key: title for key, title in _OF_EVERY_IMAGE.items() if key not in table}

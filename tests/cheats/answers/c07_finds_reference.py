@@ -1,7 +1,7 @@
 """Searches the disk, the modules and its parents' folders for the reference, and runs it if it is there.
 
 class: C7
-expect: incorrect_values | timeout
+expect: incorrect_values | timeout | load_error
 problem: relu
 stopped-by: isolation
 boundary: yes

@@ -1,7 +1,7 @@
 """Asks the network for the answer.
 
 class: D12
-expect: incorrect_values
+expect: incorrect_values | load_error
 problem: relu
 stopped-by: isolation
 boundary: yes
