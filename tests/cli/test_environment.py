@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from sim.nvml import H200
 
 from tests.baddays.field import ROOT, new_field
+from tests.environments.venvs import make_venv, packages_of
 from tests.pipes import lines_of
 
 pytestmark = pytest.mark.torch
@@ -40,7 +40,7 @@ while not Path(only_here.__file__).with_name("go").exists():
 
 def write_package(venv, version):
     """Install a package that no other Python of this machine has."""
-    packages = next(venv.glob("lib/python3*/site-packages"))
+    packages = packages_of(venv)
     (packages / "only_here.py").write_text("ONE = 1\n")
     info = packages / "only_here.dist-info"
     info.mkdir(exist_ok=True)
@@ -52,10 +52,10 @@ def field(tmp_path):
     """A matrix whose toolchain is a virtual environment beside it, which has a package of its own."""
     with new_field(tmp_path) as made:
         venv = made.root / "venv"
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+        make_venv(venv)
         write_package(venv, "1.0")
         torch = [folder for folder in map(Path, sys.path) if (folder / "torch" / "version.py").is_file()]
-        (next(venv.glob("lib/python3*/site-packages")) / "torch.pth").write_text(f"{torch[0]}\n")
+        (packages_of(venv) / "torch.pth").write_text(f"{torch[0]}\n")
         (made.candidates / "honest.py").write_text(CANDIDATE)
         made.write_matrix("tiny/honest")
         matrix = made.root / "matrix.toml"
@@ -95,7 +95,7 @@ def test_cell_runs_in_its_environment_and_says_so(field):
 def gpu_without_docker(field, driver):
     """The same on a simulated GPU, for which the environment's PyTorch says that it was built."""
     driver.set(H200)
-    torch = next((field.root / "venv").glob("lib/python3*/site-packages")) / "torch"
+    torch = packages_of(field.root / "venv") / "torch"
     for folder in (torch, torch.with_name("torch-2.11.0.dist-info")):
         folder.mkdir()
     # Without an __init__.py, so that Python imports the real one.
@@ -125,7 +125,7 @@ def test_result_does_not_count_if_its_environment_changed(field):
     with field.start("run", "--json") as run:
         next(line for line in lines_of(run) if json.loads(line).get("event") == "cell_started")
         write_package(field.root / "venv", "2.0")
-        (next((field.root / "venv").glob("lib/python3*/site-packages")) / "go").touch()
+        (packages_of(field.root / "venv") / "go").touch()
         run.communicate()
     (record, *_) = field.records()
     assert record["outcome"]["status"] == "infra_error"
@@ -133,7 +133,7 @@ def test_result_does_not_count_if_its_environment_changed(field):
 
 
 def test_environment_without_torch_is_one_line(field):
-    next((field.root / "venv").glob("lib/python3*/site-packages/torch.pth")).unlink()
+    (packages_of(field.root / "venv") / "torch.pth").unlink()
     ran = field.call("run", "--sandbox", "process")
     assert ran.returncode == 3
     assert "has no PyTorch" in ran.stderr

@@ -13,6 +13,7 @@ import pytest
 from kernel_matrix.environments import AUTO, differences
 from kernel_matrix.environments.inspection import check_unchanged, read_environment
 from kernel_matrix.errors import PythonEnvironmentError
+from tests.environments.venvs import make_venv, packages_of
 
 TORCH_VERSION = """
 from typing import Optional
@@ -30,7 +31,7 @@ def environment(tmp_path):
 
     def made(name="env", **versions):
         folder = tmp_path / name
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        make_venv(folder)
         for distribution, version in versions.items():
             install(folder, distribution, version)
         return folder
@@ -43,10 +44,6 @@ def install(folder, distribution, version, files=""):
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
     (info / "RECORD").write_text(files)
-
-
-def packages_of(folder):
-    return next(folder.glob("lib/python3*/site-packages"))
 
 
 def test_environment_lists_its_distributions_and_folders(environment):

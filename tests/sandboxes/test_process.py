@@ -28,7 +28,7 @@ REPOSITORY = Path(__file__).parents[2] / "runner"
 
 
 class WithoutNamespaces(ProcessSandbox):
-    """What is left where the kernel refuses namespaces."""
+    """A process sandbox on a kernel that refuses namespaces."""
 
     confinement = Confinement(
         confine.NONE, other_user=False, refused=("namespaces could not be had",), unfiltered="no", unrestricted="no"

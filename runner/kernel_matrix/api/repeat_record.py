@@ -9,7 +9,7 @@ from pathlib import Path
 from kernel_matrix.analysis.reproduce import Reproduction, check_tells, reproduction
 from kernel_matrix.api.plan import every_cell, load_matrix
 from kernel_matrix.api.run_cells import CellSelection, Listener
-from kernel_matrix.environments import differences
+from kernel_matrix.environments import changes
 from kernel_matrix.errors import (
     GpuBusyError,
     ImageError,
@@ -152,9 +152,7 @@ def _check_image(record: Document, path: Path, found: HostSurvey) -> None:
         return
     if here.environment is not None and used["id"] != here.id:
         was = record["host"].get("environment") or {}
-        changes = [*differences(was.get("distributions", {}), here.environment.distributions)]
-        changes += differences(was.get("programs", {}), here.environment.programs)
-        what = "; ".join(changes) or "its files"
+        what = changes(was.get("distributions", {}), was.get("programs", {}), here.environment)
         raise PythonEnvironmentError(
             printable(f"{path} ran in another environment than {here.reference} is now: {what}"),
             next_step="Install what the record names, or name another environment in the matrix.",

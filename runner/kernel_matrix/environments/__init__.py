@@ -51,6 +51,12 @@ _TRITONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-windows")
 """Distributions that bring the package ``triton``."""
 
 
+def changes(distributions: Mapping[str, str], programs: Mapping[str, str], now: PythonEnvironment) -> str:
+    """Describe how ``now`` differs from an environment with these distributions and programs, and another digest."""
+    found = [*differences(distributions, now.distributions), *differences(programs, now.programs)]
+    return "; ".join(found) or "its files"
+
+
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Return one line for each name whose version differs, sorted: ``torch: 2.10.0 → 2.11.0``."""
     changed = (name for name in sorted({*before, *now}) if before.get(name) != now.get(name))

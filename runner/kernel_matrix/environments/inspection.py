@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernel_matrix.environments import AUTO, PythonEnvironment, differences
+from kernel_matrix.environments import AUTO, PythonEnvironment, changes
 from kernel_matrix.errors import PythonEnvironmentError
+from kernel_matrix.file_hash import file_sha256
 from kernel_matrix.inside import environment_description
 from kernel_matrix.platforms.registry import host_inventory, platforms
 
@@ -56,10 +57,9 @@ def check_unchanged(environment: PythonEnvironment) -> None:
     """
     now = read_environment(environment.executable)
     if now.digest != environment.digest:
-        changes = differences(environment.distributions, now.distributions)
-        changes += differences(environment.programs, now.programs)
+        what = changes(environment.distributions, environment.programs, now)
         raise PythonEnvironmentError(
-            f"environment {environment.prefix} was changed while cells ran in it: {'; '.join(changes) or 'its files'}",
+            f"environment {environment.prefix} was changed while cells ran in it: {what}",
             next_step="run again, and leave the environment alone meanwhile",
         )
 
@@ -79,7 +79,7 @@ def _describe(interpreter: Path) -> dict[str, Any]:
     command = (str(interpreter), "-I", "-B", environment_description.__file__)
     try:
         done = subprocess.run(command, capture_output=True, timeout=_PATIENCE_S, check=True)
-        found: dict[str, Any] = json.loads(done.stdout)
+        found: dict[str, Any] = {**json.loads(done.stdout), "interpreter_sha256": file_sha256(interpreter)}
     except subprocess.CalledProcessError as error:
         last = error.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise PythonEnvironmentError(f"{interpreter} could not be described: {last}", next_step=_ADVICE) from error

@@ -279,7 +279,7 @@ def _restrict_files(binds: Tuple[BindMount, ...]) -> None:
     raw = (ctypes.c_uint64 * 3)(*attributes)
     size = ctypes.c_size_t(24 if version >= 6 else 16 if version >= 4 else 8)
     ruleset = _libc.syscall(_LANDLOCK_CREATE, ctypes.byref(raw), size, 0)
-    _check(min(ruleset, 0), "make a Landlock ruleset")
+    _check(min(ruleset, 0), "make a Landlock ruleset")  # a descriptor is no error
     for bind in binds:
         _allow_below(ruleset, bind, handled)
     _check(_libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0), "restrict files by Landlock")

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 _VERSION = re.compile(r"\d+(\.\d+)+")
-_CHUNK = 1 << 20
 
 
 def describe() -> Dict[str, Any]:
@@ -27,13 +26,11 @@ def describe() -> Dict[str, Any]:
         name = distribution.metadata["Name"]
         if name:
             found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), distribution)
-    folders = _folders()
     return {
         "prefix": sys.prefix,
         "executable": sys.executable,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "interpreter_sha256": _file_sha256(Path(sys.executable)),
-        "folders": sorted({*folders, *(str(Path(folder).resolve()) for folder in folders)}),
+        "folders": python_folders(),
         "distributions": {name: one.version for name, one in found.items()},
         "files_sha256": {name: _recorded_files(one) for name, one in found.items()},
         "conda_packages": sorted(path.stem for path in Path(sys.prefix, "conda-meta").glob("*.json")),
@@ -41,9 +38,14 @@ def describe() -> Dict[str, Any]:
     }
 
 
-def _folders() -> List[str]:
+def python_folders() -> List[str]:
+    """Return the folders of this Python and its packages, with and without symbolic links, sorted.
+
+    Packages may come from several environments. A source checkout in ``sys.path`` is left out: it may hold problems.
+    """
     packages = [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
-    return [sys.prefix, sys.exec_prefix, sys.base_prefix, *packages]
+    folders = [sys.prefix, sys.exec_prefix, sys.base_prefix, *packages]
+    return sorted({*folders, *(str(Path(folder).resolve()) for folder in folders)})
 
 
 def _recorded_files(distribution: Distribution) -> str:
@@ -66,14 +68,6 @@ def _torch_builds(torch: Optional[Distribution]) -> Dict[str, str]:
         if isinstance(text, str) and _VERSION.match(text):
             found.update(dict.fromkeys(names, text))
     return found
-
-
-def _file_sha256(path: Path) -> str:
-    found = hashlib.sha256()
-    with path.open("rb") as file:
-        for chunk in iter(lambda: file.read(_CHUNK), b""):
-            found.update(chunk)
-    return found.hexdigest()
 
 
 if __name__ == "__main__":

@@ -139,8 +139,9 @@ class SkipRules:
         if self.host.uses_images or language is not Language.TRITON:
             return None
         if target.toolchain.environment:
-            has_triton = target.toolchain.triton is not None or target.toolchain.torch is None
-            return None if has_triton else f"the environment of toolchain {target.toolchain.name} has no Triton"
+            is_known = target.toolchain.torch is not None  # else the reason is that it cannot be used at all
+            lacks_triton = is_known and target.toolchain.triton is None
+            return f"the environment of toolchain {target.toolchain.name} has no Triton" if lacks_triton else None
         if target.platform.NEEDS_IMAGES:
             return None
         return self._installed_triton(target)

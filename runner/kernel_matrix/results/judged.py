@@ -48,7 +48,7 @@ class _Session:
 
 @dataclass(frozen=True, slots=True)
 class _Trust:
-    """What a record says of the conditions of its times, for their grades."""
+    """Conditions of a record that limit the grades of its times."""
 
     clocks_locked: bool
     pinned: bool

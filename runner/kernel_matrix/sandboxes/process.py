@@ -34,6 +34,7 @@ from typing import Any
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.hosts.process_token import orphaned_folders, own_folder, owner_token
 from kernel_matrix.inside import confine
+from kernel_matrix.inside.environment_description import python_folders
 from kernel_matrix.model.enums import Role
 from kernel_matrix.platforms import DeviceAccess
 from kernel_matrix.platforms.registry import get_platform, platforms
@@ -432,15 +433,8 @@ def _reachable(spec: RoleSpec, stage: Path) -> Iterator[confine.BindMount]:
 
 
 def _python_folders(spec: RoleSpec) -> list[Path]:
-    """Return the folders of the role's Python and its packages.
-
-    Packages may come from several environments. A source checkout in ``sys.path`` is left out: it may hold problems.
-    """
-    if spec.environment:
-        return [Path(folder) for folder in spec.environment.folders]
-    packages = [Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
-    named = [Path(sys.prefix), Path(sys.exec_prefix), Path(sys.base_prefix), *packages]
-    return named + [path.resolve() for path in named]
+    """Return the folders of the role's Python and its packages."""
+    return [Path(folder) for folder in (spec.environment.folders if spec.environment else python_folders())]
 
 
 def _installed_copies(folders: Iterable[Path]) -> list[Path]:
