@@ -70,6 +70,10 @@ def test_only_scratch_and_writable_mounts_can_be_written(
     assert list(hidden.iterdir()) == []
 
 
+def test_processes_can_name_their_own_threads(ask: Callable[..., Any]) -> None:
+    assert ask("name_threads") == ["done", "EACCES"]
+
+
 @pytest.mark.parametrize("role", [Role.CANDIDATE, Role.JUDGE])
 def test_sockets_reach_this_machine_only(ask: Callable[..., Any], role: Role) -> None:
     number = getattr(CHECKED["socket"], os.uname().machine)

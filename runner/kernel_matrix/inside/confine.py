@@ -114,7 +114,9 @@ _FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 1
 _OF_NO_FOLDER = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _NET_RIGHTS = 3  # to bind and to connect TCP sockets, from version 4 on
 _SCOPES = 3  # abstract sockets and signals stay among the processes of the module, from version 6 on
+_OWN_THREADS = "/proc/self/task"  # where a process writes the names of its threads; CUDA does not start otherwise
 _ALLOWED = {
+    _OWN_THREADS: _WRITE_FILE | _TRUNCATE,
     READ_ONLY: _EXECUTE | _READ_FILE | _READ_DIR,
     WRITABLE: ~(_MAKE_CHAR | _MAKE_BLOCK),
     DEVICE: _READ_FILE | _WRITE_FILE | _IOCTL_DEV,
@@ -280,7 +282,7 @@ def _restrict_files(binds: Tuple[BindMount, ...]) -> None:
     size = ctypes.c_size_t(24 if version >= 6 else 16 if version >= 4 else 8)
     ruleset = _libc.syscall(_LANDLOCK_CREATE, ctypes.byref(raw), size, 0)
     _check(min(ruleset, 0), "make a Landlock ruleset")  # a descriptor is no error
-    for bind in binds:
+    for bind in (*binds, BindMount(_OWN_THREADS, _OWN_THREADS, _OWN_THREADS)):
         _allow_below(ruleset, bind, handled)
     _check(_libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0), "restrict files by Landlock")
     os.close(ruleset)

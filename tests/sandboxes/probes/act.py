@@ -191,6 +191,25 @@ def make_calls(calls):
     print(json.dumps(ends))
 
 
+def name_threads():
+    """Name a thread of this process as CUDA does, and try to rename the first process of the machine."""
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    written = [_renamed(f"/proc/self/task/{thread.native_id}/comm"), _renamed("/proc/1/comm")]
+    done.set()
+    thread.join()
+    print(json.dumps(written))
+
+
+def _renamed(path):
+    try:
+        Path(path).write_text("probe", encoding="utf-8")
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return "done"
+
+
 def use_processes_and_threads():
     """Start a thread, a forked process and a program; print what each did."""
     done = []
