@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -95,16 +94,19 @@ class Stand:
 def on_gpu(sandbox: str, *, toolchain: str = "cu130", cuda: str = "13.0", lock: Path | None = None) -> Stand:
     """Return the stand for the NVIDIA GPUs of this machine that are of the first one's model.
 
+    The process sandbox runs the Python environment of this process.
+
     :param toolchain: name of the image, for the docker sandbox.
     :param cuda: version of its CUDA.
     """
     gpu = get_platform("cuda").inventory().gpus[0]
+    image = {"cuda": cuda, "torch": _installed("torch", "2.11.0"), "triton": _installed("triton", "3.6.0")}
     return Stand(
         sandbox=sandbox,
         device="cuda",
         gpu=f'model = "{gpu.name}"',
-        toolchain=toolchain,
-        versions={"cuda": cuda, "torch": _installed("torch", "2.11.0"), "triton": _installed("triton", "3.6.0")},
+        toolchain=toolchain if sandbox == "docker" else "here",
+        versions=image if sandbox == "docker" else {"environment": "auto"},
         workload="default",
         settings=_ON_GPU,
         lock=lock,
@@ -147,6 +149,12 @@ class Ended:
         return [time_ns / 1e6 for block in mine for time_ns in block["device_ns"]]
 
     @property
+    def time_ms(self) -> float:
+        """The time of its calls that is shown; the shortest of several workloads and sessions."""
+        shown = [times.time_ns(Role.CANDIDATE.value) for times in times_of(self.record).values()]
+        return min(time_ns / 1e6 for time_ns in shown if time_ns is not None)
+
+    @property
     def faster_by(self) -> float:
         """Largest speed-up over eager that is called ``faster``; 0 where none is."""
         comparisons = [found.comparison for found in judge(self.record, times_of(self.record)).values()]
@@ -168,9 +176,8 @@ class Ended:
     def _wrong_time(self) -> str:
         if len(self.times_ms) < MIN_SAMPLES:
             return f"accepted on {len(self.times_ms)} samples"
-        median_ms = statistics.median(self.times_ms)
-        if median_ms < self.cheat.costs_ms:
-            return f"accepted at {median_ms:.3f} ms, and it costs {self.cheat.costs_ms:g} ms at least"
+        if self.time_ms < self.cheat.costs_ms:
+            return f"accepted at {self.time_ms:.3f} ms, and it costs {self.cheat.costs_ms:g} ms at least"
         if self.faster_by > self.cheat.earns:
             return f"accepted as {self.faster_by:.2f}× faster, and it earns {self.cheat.earns:g}× at most"
         return ""
