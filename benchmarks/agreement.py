@@ -74,7 +74,7 @@ def speedups(folder: Path) -> dict[str, list[tuple[float, float]]]:
         for session in record.sessions:
             for workload in session.workloads:
                 times = WorkloadTimes.of_report(workload)
-                ratio, median_ns = times.speedup(), times.median_ns(CANDIDATE)
+                ratio, median_ns = times.speedup(), times.time_ns(CANDIDATE)
                 if ratio is not None and median_ns is not None:
                     found[workload.name].append((ratio, median_ns))
     return found

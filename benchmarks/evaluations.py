@@ -81,7 +81,7 @@ def line(record: Record) -> str:
 
 def median_ns(session: SessionReport) -> float | None:
     """Return the candidate's median of one session, which has one workload if it got that far."""
-    return next((WorkloadTimes.of_report(workload).median_ns(CANDIDATE) for workload in session.workloads), None)
+    return next((WorkloadTimes.of_report(workload).time_ns(CANDIDATE) for workload in session.workloads), None)
 
 
 def phases(durations_s: Mapping[str, float]) -> str:

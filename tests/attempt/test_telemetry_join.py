@@ -8,6 +8,7 @@ import pytest
 
 from kernel_matrix.attempt.telemetry_join import join
 from kernel_matrix.model.enums import Regime, Role
+from kernel_matrix.model.messages import BatchBlock
 from kernel_matrix.results.record import FieldSpread
 from tests.attempt.looking import CAP, HOT, IDLE, MS, A, B, block, changed, four_blocks, look, looks, report, session
 
@@ -225,6 +226,43 @@ def test_contended_samples_do_not_count_as_remaining():
 def test_a_crowd_is_counted_and_not_listed():
     found = joined(looks(0, 1000, foreign=range(1, 2001)), four_blocks())
     assert causes(found)[0] == "contended: pid 1,2,3,4,5,6,7,8 and 1992 more"
+
+
+# ---- Batches
+
+
+def with_batches(series, **bounds):
+    """Join ``series`` to a session of four blocks, and to as many blocks of batches that follow it."""
+    made = report(four_blocks())
+    batches = tuple(
+        BatchBlock(name, (610 + 100 * n) * MS, (690 + 100 * n) * MS, False, False, *((100, 100),) * 5)
+        for n, name in enumerate(("eager", "candidate", "candidate", "eager"))
+    )
+    said = replace(made, workloads=(replace(made.workloads[0], batches=batches),))
+    return join(series, [replace(session(said), **bounds)], exclusive=True, trace="t")
+
+
+def test_batches_beside_somebody_else_do_not_count():
+    found = with_batches(changed(looks(0, 1000, sm_clock_mhz=1400), 750, foreign=(7,), sm_clock_mhz=1500))
+    assert causes(found) == [""] * 4
+    batches = found.reports[0].workloads[0].batches
+    assert [one.discarded for one in batches] == [None, "contended: pid 7", None, None]
+    assert [one.sm_clock_mhz for one in batches] == [1400, 1500, 1400, 1400]
+    assert found.summary.discarded == {"contended: pid 7": 2}
+
+
+def test_batches_that_are_throttled_are_weighed_apart():
+    series = looks(0, 1000)
+    for at_ms in (750, 850):
+        series = changed(series, at_ms, CAP)
+    found = with_batches(series)
+    assert [one.discarded for one in found.reports[0].workloads[0].batches] == [None] * 4
+    assert found.throttled == {CAP}
+
+
+def test_batches_outside_their_session_are_not_joined():
+    found = with_batches(looks(0, 1000), ended_ns=900 * MS)
+    assert found.summary.joined == "a block of batches of a session lies outside that session by this host's clock"
 
 
 # ---- Refusing

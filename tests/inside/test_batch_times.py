@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kernel_matrix.inside.batch_times import (
     FEWEST,
+    LATE_NS,
     MedianInterval,
     call_times,
     longest_ns,
@@ -20,6 +21,7 @@ from kernel_matrix.inside.batch_times import (
 from kernel_matrix.model.messages import BatchBlock
 
 TIMES = st.floats(1.0, 1e9)
+LONG = (100,) * 8
 
 
 def block(name, calls, *, call=1000, start=0, handover=100, delivered=5000, least=5000, short=False):
@@ -73,6 +75,39 @@ def test_start_ns_is_of_the_baselines_batches_alone():
     assert call_times(eager, "compile", "eager") == []
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+@pytest.mark.parametrize("step", ["delivered_ns", "handover_ns"])
+def test_call_times_count_work_outside_of_the_clock(step, share, in_place):
+    call, usual = 20_000, 100
+    ours, theirs = (replace(block(name, LONG, call=call), in_place=in_place) for name in ("candidate", "eager"))
+    ours = replace(ours, wall_ns=tuple(round((1 - share) * ns) for ns in ours.wall_ns))
+    saved = 0 if in_place or step == "delivered_ns" else share * usual
+    late = tuple(round(ns + share * 100 * call - 100 * saved) for ns in getattr(ours, step))
+    found = call_times([replace(ours, **{step: late}), theirs], "candidate", "eager")
+    assert found == pytest.approx([call] * 8, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("late", "time"), [(0, 1000), (LATE_NS, 1000), (LATE_NS + 1000, 1000 + (LATE_NS + 1000) / 100)]
+)
+def test_call_times_do_not_count_noise_of_deliveries(late, time):
+    blocks = [block("candidate", LONG, delivered=5000 + late), block("eager", LONG)]
+    assert call_times(blocks, "candidate", "eager") == pytest.approx([time] * 8)
+
+
+def test_call_times_do_not_count_noise_of_hand_overs():
+    blocks = [block("candidate", LONG, handover=110), block("eager", LONG), block("eager", (100,), handover=110)]
+    assert call_times(blocks, "candidate", "eager") == [1000] * 8
+
+
+def test_call_times_of_a_judge_that_was_delayed_are_not_too_short():
+    usual, delayed = block("candidate", LONG, call=20_000), block("candidate", (100,), call=0, delivered=2_000_000)
+    found = call_times([usual, delayed, block("eager", LONG)], "candidate", "eager")
+    assert found[:-1] == [20_000] * 8
+    assert found[-1] == pytest.approx(20_000, rel=0.01)
+
+
 # Time until the end of the batch, usual hand-over, excess → the longest that a call can have taken.
 BY_HAND = {
     "nothing is hidden": (1000, 100, 0, 1000),
@@ -105,9 +140,6 @@ def test_with_hidden_ns_unknown_is_infinite(unknown):
     known = [1000.0, 100.0, 0.0]
     known[unknown] = math.inf
     assert with_hidden_ns(*known) == math.inf
-
-
-LONG = (100,) * 8
 
 
 def test_longest_ns_counts_the_start_of_a_batch():

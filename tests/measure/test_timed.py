@@ -21,7 +21,8 @@ def test_report_and_document_say_the_same(read):
     assert times.wall_ns(EAGER) == [210, 220, 200, 210, 210, 210]
     assert times.device_ns("compile") == [150, 160]
     assert times.device_ns(CANDIDATE, "warm") == [90, 91]
-    assert (times.median_ns(CANDIDATE), times.median_ns(EAGER), times.median_ns("nobody")) == (100, 200, None)
+    assert (times.time_ns(CANDIDATE), times.time_ns(EAGER), times.time_ns("nobody")) == (100, 200, None)
+    assert times.samples_ns(CANDIDATE) == times.device_ns(CANDIDATE)
     assert (times.speedup(), times.speedup("library"), times.speedup("nobody")) == (2.0, 1.55, None)
 
 
@@ -82,18 +83,42 @@ def test_batches_limit_a_claim_of_a_twentieth(read):
     assert limited.batches("compile") is None
 
 
-@pytest.mark.parametrize(("claimed", "speedup"), [(2000, 0.5), (1000, 1.0), (900, 10 / 9), (100, 1.25)])
-def test_batches_do_not_lift_a_longer_claim(claimed, speedup):
+@pytest.mark.parametrize("claimed", [2000, 1000, 100])
+def test_batches_say_the_time_whatever_is_claimed(claimed):
     blocks = (block(Role.CANDIDATE, 0, (claimed,)), block(Role.BASELINE, 1, (1000,)))
-    times = WorkloadTimes.of_report(workload(blocks=blocks, batches=batches({"candidate": 800, "eager": 1000})))
-    assert times.speedup() == pytest.approx(speedup)
-    assert times.paired_speedups() == [pytest.approx(speedup)]
+    times = WorkloadTimes.of_report(workload(blocks=blocks, batches=batches({"candidate": 800, "eager": 1200})))
+    assert (times.time_ns(CANDIDATE), times.time_ns(EAGER), times.claimed_ns(CANDIDATE)) == (800, 1200, claimed)
+    assert times.samples_ns(CANDIDATE) == [800] * 8
+    assert (times.speedup(), times.paired_speedups()) == (1.5, [1.5])
 
 
-def test_batches_limit_is_that_of_the_intervals_ends():
+def test_speedup_limit_is_that_of_the_intervals_ends():
     noisy = batches({"candidate": 800, "eager": 1000}, spread=0.1)
     times = WorkloadTimes.of_report(workload(blocks=SIDES, batches=noisy))
-    assert times.speedup() == pytest.approx(1100 / 720, rel=0.01)
+    assert times.speedup_limit() == pytest.approx(1100 / 720, rel=0.01)
+    assert times.speedup() == pytest.approx(1.25, rel=0.01)
+
+
+def test_batches_with_outputs_in_place_on_one_side_are_a_limit():
+    made = batches({"candidate": 800, "eager": 1000})
+    made = tuple(replace(one, in_place=one.contestant == EAGER) for one in made)
+    times = WorkloadTimes.of_report(workload(blocks=SIDES, batches=made))
+    assert not times.in_batches()
+    assert (times.time_ns(CANDIDATE), times.speedup()) == (50, 1.25)
+
+
+def test_discarded_batches_do_not_count_and_stay_pairs():
+    slow, usual = (batches({"candidate": ns, "eager": 1000}) for ns in (4000, 800))
+    made = (*(replace(one, discarded="contended: pid 1") for one in slow), *usual)
+    times = WorkloadTimes.of_report(workload(blocks=SIDES, batches=made))
+    assert (times.time_ns(CANDIDATE), times.paired_speedups()) == (800, [1.25])
+
+
+def test_rivals_without_batches_are_compared_by_claims():
+    rival = replace(block(Role.RIVAL, 2, (2000,)), contestant="compile")
+    made = workload(blocks=(*SIDES, rival), batches=batches({"candidate": 800, "eager": 1000}))
+    times = WorkloadTimes.of_report(made)
+    assert (times.time_ns("compile"), times.speedup("compile")) == (2000, 40)
 
 
 def test_batches_of_rivals_limit_speedups_over_them():

@@ -140,12 +140,13 @@ def test_faster_needs_the_bound_to_beat_the_baseline(bounds_ns, verdict, estimat
 
 def in_batches(*candidates_ns: int, bound_ns: int | None) -> list[WorkloadTimes]:
     """Make sessions that claim a tenth of eager's 1,000 ns, and whose batches take this long per call."""
-    nothing = (0,) * 8
+    nothing = (0,) * 2
     sessions = []
     for candidate_ns in candidates_ns:
         batches = tuple(
-            BatchBlock(name, 0, 1, False, False, (100,) * 8, nothing, nothing, (100 * time_ns,) * 8, nothing)
+            BatchBlock(name, 0, 1, False, False, (100,) * 2, nothing, nothing, (100 * time_ns,) * 2, nothing)
             for name, time_ns in (("candidate", candidate_ns), ("eager", 1000))
+            for _ in range(4)
         )
         made = workload(blocks=BOUNDED, batches=batches)
         clocks = replace(made.two_clocks, bound_ns=bound_ns)  # type: ignore[type-var]  # it has clocks
@@ -162,7 +163,7 @@ def in_batches(*candidates_ns: int, bound_ns: int | None) -> list[WorkloadTimes]
         ((1200, 1202, 1198), 1300, 1 / 1.2, Verdict.SLOWER),
         ((500,), 600, 2.0, Verdict.FASTER),
         ((1000,), 600, 1.0, Verdict.INCONCLUSIVE),
-        ((50, 51, 49), 60, 10.0, Verdict.FASTER),
+        ((50, 51, 49), 60, 20.0, Verdict.FASTER),
     ],
 )
 def test_verdict_of_a_false_claim_is_that_of_batches(candidates_ns, bound_ns, estimate, verdict):

@@ -60,7 +60,7 @@ ADDED_LATER = {
         *("sm_clock_mhz", "mem_clock_mhz", "power_w", "temperature_c"),
         *("contestant", "regime", "calls_per_sample"),
     },
-    "BatchBlock": {"in_place"},
+    "BatchBlock": {"in_place", "discarded", "sm_clock_mhz"},
     "TwoClocks": {"bound_ns"},
     "WorkloadReport": {
         *("two_clocks", "traits", "batches", "labels"),

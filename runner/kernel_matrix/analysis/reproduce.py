@@ -227,7 +227,7 @@ def _medians(timed: Sequence[tuple[str, WorkloadTimes]]) -> dict[str, tuple[floa
     """Collect each workload's median in every session that timed it."""
     found: dict[str, list[float]] = {}
     for name, times in timed:
-        middle = times.median_ns(CANDIDATE)
+        middle = times.time_ns(CANDIDATE)
         if middle:
             found.setdefault(name, []).append(middle)
     return {name: tuple(medians) for name, medians in found.items()}
@@ -241,7 +241,8 @@ def _timed(record: Document, read: Sessions) -> list[tuple[str, WorkloadTimes]]:
 
 
 def _grain(timed: Sequence[tuple[str, WorkloadTimes]], workload: str) -> float:
-    samples = [ns for name, times in timed if name == workload for ns in times.device_ns(CANDIDATE)]
+    claimed = [times for name, times in timed if name == workload and not times.in_batches()]
+    samples = [ns for times in claimed for ns in times.device_ns(CANDIDATE)]
     middle = sorted(samples)[len(samples) // 2] if samples else 0
     return grain_ns(samples) / middle if middle else 0.0
 

@@ -17,16 +17,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, median
+from typing import TypeVar
 
 from kernel_matrix.lease import DeviceSnapshot
 from kernel_matrix.model.enums import Regime, Status
-from kernel_matrix.model.messages import Block, SessionReport, WorkloadReport
+from kernel_matrix.model.messages import BatchBlock, Block, SessionReport, WorkloadReport
 from kernel_matrix.platforms import AILING, THROTTLING, EventReason, TelemetrySample
 from kernel_matrix.results.record import FieldSpread, TelemetrySummary
 
 _LONGEST_GAP_NS = 1_000_000_000  # a block with a longer gap between two snapshots has no telemetry
 _NEAREST_NS = 100_000_000  # for a block without a snapshot inside, the nearest one is used up to this distance
 _NAMED_PIDS = 8
+
+TimedBlock = Block | BatchBlock
+AnyBlock = TypeVar("AnyBlock", Block, BatchBlock)
 
 YES = "yes"  # a summary's ``joined`` if telemetry was joined
 
@@ -97,12 +101,18 @@ def _why_not(snapshots: Sequence[DeviceSnapshot], seen: Sequence[ObservedSession
     for session in seen:
         for block in _blocks(session.report):
             if not session.started_ns <= block.started_ns <= block.ended_ns <= session.ended_ns:
-                return f"block {block.index} of a session lies outside that session by this host's clock"
+                return f"{_described(block)} of a session lies outside that session by this host's clock"
     return ""
 
 
-def _blocks(report: SessionReport | None) -> Iterable[Block]:
-    return (block for workload in report.workloads for block in workload.blocks) if report is not None else ()
+def _blocks(report: SessionReport | None) -> Iterable[TimedBlock]:
+    for workload in report.workloads if report is not None else ():
+        yield from workload.blocks
+        yield from workload.batches
+
+
+def _described(block: TimedBlock) -> str:
+    return "a block of batches" if isinstance(block, BatchBlock) else f"block {block.index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,23 +136,31 @@ class _Joiner:
         self.throttled: set[EventReason] = set()
 
     def session(self, report: SessionReport) -> tuple[SessionReport, list[TelemetrySample]]:
-        """Return ``report`` with telemetry per block, and all samples inside cold blocks, each once."""
-        seen = [[self._observe(block) for block in workload.blocks] for workload in report.workloads]
-        pairs = list(zip(report.workloads, seen, strict=True))
-        joined = replace(report, workloads=tuple(self._workload(workload, found) for workload, found in pairs))
-        samples = {sample.at_ns: sample for pair in pairs for sample in _cold_samples(*pair)}
-        return joined, list(samples.values())
+        """Return ``report`` with telemetry per block, and all samples inside cold blocks and batches, each once."""
+        samples: dict[int, TelemetrySample] = {}
+        joined = tuple(self._workload(workload, samples) for workload in report.workloads)
+        return replace(report, workloads=joined), list(samples.values())
 
-    def _workload(self, workload: WorkloadReport, seen: Sequence[_BlockObservation]) -> WorkloadReport:
-        causes, throttled = _causes(workload.blocks, seen, exclusive=self._exclusive)
+    def _workload(self, workload: WorkloadReport, samples: dict[int, TelemetrySample]) -> WorkloadReport:
+        """Return ``workload`` with telemetry; add the samples inside its cold blocks and batches.
+
+        A record's clocks and power belong to the calls that its speed-ups come from.
+        """
+        blocks = self._mark_all(workload.blocks, samples)
+        return replace(workload, blocks=blocks, batches=self._mark_all(workload.batches, samples))
+
+    def _mark_all(self, blocks: Sequence[AnyBlock], samples: dict[int, TelemetrySample]) -> tuple[AnyBlock, ...]:
+        seen = [self._observe(block) for block in blocks]
+        causes, throttled = _causes(blocks, seen, exclusive=self._exclusive)
         self.throttled |= throttled
-        for block, cause in zip(workload.blocks, causes, strict=True):
+        for block, found, cause in zip(blocks, seen, causes, strict=True):
             if cause:
-                self.discarded[cause] += len(block.device_ns)
-        triples = zip(workload.blocks, seen, causes, strict=True)
-        return replace(workload, blocks=tuple(_mark(block, found, cause) for block, found, cause in triples))
+                self.discarded[cause] += _size(block)
+            if _is_cold(block):
+                samples |= {sample.at_ns: sample for sample in found.samples}
+        return tuple(_mark(*marked) for marked in zip(blocks, seen, causes, strict=True))
 
-    def _observe(self, block: Block) -> _BlockObservation:
+    def _observe(self, block: TimedBlock) -> _BlockObservation:
         around = self._around(block)
         return _BlockObservation(
             samples=() if _longest_stretch(block, around) > _LONGEST_GAP_NS else _within(block, around),
@@ -150,21 +168,21 @@ class _Joiner:
             foreign=tuple(sorted({pid for snapshot in around for pid in snapshot.foreign})),
         )
 
-    def _around(self, block: Block) -> Sequence[DeviceSnapshot]:
+    def _around(self, block: TimedBlock) -> Sequence[DeviceSnapshot]:
         """Return the snapshots from the last one before ``block`` to the first one after it."""
         first = bisect_right(self._times, block.started_ns) - 1
         last = bisect_left(self._times, block.ended_ns)
         return self._snapshots[max(first, 0) : last + 1]
 
 
-def _longest_stretch(block: Block, around: Sequence[DeviceSnapshot]) -> int:
+def _longest_stretch(block: TimedBlock, around: Sequence[DeviceSnapshot]) -> int:
     """Return the longest time around ``block`` without a snapshot, nanoseconds."""
     times = [snapshot.sample.at_ns for snapshot in around]
     points = [min(block.started_ns, *times), *times, max(block.ended_ns, *times)]
     return max(after - before for before, after in pairwise(points))
 
 
-def _within(block: Block, around: Sequence[DeviceSnapshot]) -> tuple[TelemetrySample, ...]:
+def _within(block: TimedBlock, around: Sequence[DeviceSnapshot]) -> tuple[TelemetrySample, ...]:
     """Return the samples taken while ``block`` ran; if there are none, the nearest one if it is near enough."""
     samples = [snapshot.sample for snapshot in around]
     inside = tuple(sample for sample in samples if block.started_ns <= sample.at_ns <= block.ended_ns)
@@ -185,15 +203,17 @@ def _throttling(around: Sequence[DeviceSnapshot]) -> frozenset[EventReason]:
     return THROTTLING & (shown | counted)
 
 
-def _cold_samples(workload: WorkloadReport, seen: Sequence[_BlockObservation]) -> Iterable[TelemetrySample]:
-    """Yield samples of cold blocks: a record's clocks and power belong to the calls that its speed-ups come from."""
-    for block, found in zip(workload.blocks, seen, strict=True):
-        if block.regime is Regime.COLD:
-            yield from found.samples
+def _is_cold(block: TimedBlock) -> bool:
+    return isinstance(block, BatchBlock) or block.regime is Regime.COLD
+
+
+def _size(block: TimedBlock) -> int:
+    """Return the number of times in ``block``."""
+    return len(block.wall_ns)
 
 
 def _causes(
-    blocks: Sequence[Block], seen: Sequence[_BlockObservation], *, exclusive: bool
+    blocks: Sequence[TimedBlock], seen: Sequence[_BlockObservation], *, exclusive: bool
 ) -> tuple[list[str], set[EventReason]]:
     """Return per block why it is discarded, empty if it is not, and why the workload is throttled.
 
@@ -201,7 +221,7 @@ def _causes(
     uncontended samples remain. Otherwise all of them count, and the workload is throttled. In the other regimes,
     slowing down under load is part of what is measured.
     """
-    cold = [block.regime is Regime.COLD for block in blocks]
+    cold = [_is_cold(block) for block in blocks]
     causes = [_contended(found) if exclusive else "" for found in seen]
     uncontended = _samples(blocks, [not cause for cause in causes])
     throttled: set[EventReason] = set()
@@ -236,16 +256,19 @@ def names_of(reasons: Iterable[EventReason]) -> list[str]:
     return [reason.value for reason in EventReason if reason in named]
 
 
-def _samples(blocks: Sequence[Block], counts: Sequence[bool]) -> Counter[str]:
+def _samples(blocks: Sequence[TimedBlock], counts: Sequence[bool]) -> Counter[str]:
     """Count the samples per contestant in those cold blocks that count."""
     found: Counter[str] = Counter()
     for block, does in zip(blocks, counts, strict=True):
-        if block.regime is Regime.COLD:
-            found[block.contestant or block.role.value] += len(block.device_ns) if does else 0
+        if _is_cold(block):
+            name = block.contestant or (block.role.value if isinstance(block, Block) else "")
+            found[name] += _size(block) if does else 0
     return found
 
 
-def _mark(block: Block, found: _BlockObservation, cause: str) -> Block:
+def _mark(block: AnyBlock, found: _BlockObservation, cause: str) -> AnyBlock:
+    if isinstance(block, BatchBlock):
+        return replace(block, discarded=cause or None, sm_clock_mhz=_mean(found.samples, "sm_clock_mhz"))
     return replace(
         block,
         discarded=tuple((index, cause) for index in range(len(block.device_ns))) if cause else (),

@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain, islice
 from statistics import median
-from typing import List, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from kernel_matrix.model.messages import BatchBlock
 
 FEWEST = 8
 """The median of fewer numbers has no interval."""
+LATE_NS = 300_000
+"""Deliveries of the same inputs to two processes with the same code were seen to differ by up to 130 µs on an H100."""
 EXACT_COUNT = 200
 """Ranks of more numbers follow from the normal approximation, rounded outwards."""
 
@@ -67,7 +69,8 @@ def start_ns(blocks: Sequence[BatchBlock], baseline: str) -> float:
 
     A pair is a short batch and a long one. Without pairs it is 0, which makes calls look slower.
     """
-    short, long = (_walls(blocks, baseline, short=short) for short in (True, False))
+    chosen = [block for block in blocks if block.contestant == baseline]
+    short, long = (_walls([block for block in chosen if block.short is short]) for short in (True, False))
     starts = [
         began - few * (ended - began) / (many - few) for (few, began), (many, ended) in zip(short, long) if many != few
     ]
@@ -75,9 +78,35 @@ def start_ns(blocks: Sequence[BatchBlock], baseline: str) -> float:
 
 
 def call_times(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> List[float]:
-    """Return a contestant's time per call in each of its long batches, nanoseconds."""
-    start = start_ns(blocks, baseline)
-    return [(wall_ns - start) / calls for calls, wall_ns in _walls(blocks, contestant, short=False)]
+    """Return a contestant's time per call in each of its long batches, nanoseconds.
+
+    Work that was done before the clock of a batch started, or left for the hand-over, counts as time of the calls where
+    it can be told from noise: a delivery that takes more than :data:`LATE_NS` longer than the baseline's usually does,
+    and hand-overs of which the median exceeds all of the baseline's. A delivery also looks long, and the batch short,
+    where the judge itself was delayed.
+    """
+    ours, theirs = (_long(blocks, name) for name in (contestant, baseline))
+    beside = -start_ns(blocks, baseline)
+    if all(block.in_place for block in (*ours, *theirs)):
+        beside += _excess_ns([block.handover_ns for block in ours], [block.handover_ns for block in theirs])
+    usual = _usual([block.delivered_ns for block in theirs]).estimate if theirs else math.inf
+    times = [
+        (wall_ns + beside + (delivered_ns - usual if delivered_ns - usual > LATE_NS else 0)) / calls
+        for block in ours
+        for calls, delivered_ns, wall_ns in zip(block.calls, block.delivered_ns, block.wall_ns)
+    ]
+    if any(block.in_place for block in (*ours, *theirs)):
+        return times
+    our_copies, their_copies = ([_copies(block) for block in side] for side in (ours, theirs))
+    excess = _excess_ns(our_copies, their_copies)
+    return [with_hidden_ns(ns, median(chain(*their_copies)), excess) for ns in times] if excess else times
+
+
+def block_times(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> List[Optional[float]]:
+    """Return a contestant's median time per call in each block of long batches, nanoseconds; None if discarded."""
+    kept = [block for block in blocks if not block.discarded]
+    times = iter(call_times(kept, contestant, baseline))
+    return [None if block.discarded else median(islice(times, len(block.calls))) for block in _long(blocks, contestant)]
 
 
 def longest_ns(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> float:
@@ -87,34 +116,34 @@ def longest_ns(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> 
     takes longer than it must, since it may begin to work meanwhile; and what may hide in the hand-over. The
     least that a delivery takes is known from the baseline, which is not hostile: the judge writes the inputs, and the
     device switches to the worker. Work of the contestant on the device would delay both.
-    """
-    ours, theirs = ([b for b in blocks if b.contestant == name and not b.short] for name in (contestant, baseline))
-    if not ours or not theirs:
-        return math.inf
-    calls = median(count for block in ours for count in block.calls)
-    whole = median_interval([wall / n for block in ours for n, wall in zip(block.calls, block.wall_ns)])
-    delivered = median_interval([ns for block in ours for ns in block.delivered_ns])
-    least = median_interval([ns for block in theirs for ns in block.least_ns])
-    begun = max(0.0, delivered.high - max(0.0, least.low)) / calls
-    return _with_handover_ns(whole.high + begun, ours, theirs)
 
-
-def _with_handover_ns(before_ns: float, ours: Sequence[BatchBlock], theirs: Sequence[BatchBlock]) -> float:
-    """Return ``before_ns``, the time of a call before the hand-over, and what it can hide in the hand-over.
+    The parts of a batch are added up before the interval is taken: where the judge itself is delayed, one part is
+    shorter by what another one is longer.
 
     Outputs in place are taken when the calls end, which may show work that was put off: all that it takes longer than
     the baseline's. Where only one side's are in place, all of a contestant's hand-over may be such work.
     """
+    ours, theirs = (_long(blocks, name) for name in (contestant, baseline))
+    if min(sum(len(block.calls) for block in side) for side in (ours, theirs)) < FEWEST:
+        return math.inf
+    beside = _usual([block.least_ns for block in theirs]).low
     in_place = {block.in_place for block in (*ours, *theirs)}
-    if in_place == {False}:
-        handover, usual = (
-            median_interval([ns / n for block in side for n, ns in zip(block.calls, block.handover_ns)])
-            for side in (ours, theirs)
-        )
-        return with_hidden_ns(before_ns, usual.high, max(0.0, handover.high - usual.low))
-    usual_ns = median_interval([ns for block in theirs for ns in block.handover_ns]).low if in_place == {True} else 0
-    late = median_interval([(ns - usual_ns) / n for block in ours for n, ns in zip(block.calls, block.handover_ns)])
-    return before_ns + max(0.0, late.high)
+    if in_place == {True}:
+        beside += _usual([block.handover_ns for block in theirs]).low
+    copied = in_place == {False}
+    shown = median_interval(
+        [
+            (delivered + wall + (0 if copied else handover) - beside) / calls
+            for block in ours
+            for calls, delivered, wall, handover in zip(
+                block.calls, block.delivered_ns, block.wall_ns, block.handover_ns
+            )
+        ]
+    ).high
+    if not copied:
+        return shown
+    handover, usual = (_usual([_copies(block) for block in side]) for side in (ours, theirs))
+    return with_hidden_ns(shown, usual.high, max(0.0, handover.high - usual.low))
 
 
 def with_hidden_ns(shown: float, copied: float, excess: float) -> float:
@@ -136,7 +165,30 @@ def with_hidden_ns(shown: float, copied: float, excess: float) -> float:
     return shown + (math.sqrt(linear * linear + 4 * excess * shown) - linear) / 2
 
 
-def _walls(blocks: Sequence[BatchBlock], contestant: str, *, short: bool) -> List[Tuple[int, int]]:
-    """Return (calls, wall time) of each short or long batch of a contestant."""
-    chosen = [block for block in blocks if block.contestant == contestant and block.short is short]
-    return [pair for block in chosen for pair in zip(block.calls, block.wall_ns)]
+def _long(blocks: Sequence[BatchBlock], contestant: str) -> List[BatchBlock]:
+    return [block for block in blocks if block.contestant == contestant and not block.short]
+
+
+def _walls(blocks: Sequence[BatchBlock]) -> List[Tuple[int, int]]:
+    """Return (calls, wall time) of each batch."""
+    return [pair for block in blocks for pair in zip(block.calls, block.wall_ns)]
+
+
+def _copies(block: BatchBlock) -> List[float]:
+    """Return the time per call of handing over the outputs of each batch, nanoseconds."""
+    return [ns / calls for ns, calls in zip(block.handover_ns, block.calls)]
+
+
+def _excess_ns(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> float:
+    """Return by how much the median of our times exceeds that of theirs; 0 unless it exceeds all of theirs.
+
+    Times of identical code differ by their noise, which must not count.
+    """
+    our_times, their_times = list(chain(*ours)), list(chain(*theirs))
+    if not our_times or not their_times or median(our_times) <= max(their_times):
+        return 0.0
+    return median(our_times) - median(their_times)
+
+
+def _usual(times: Sequence[Sequence[float]]) -> MedianInterval:
+    return median_interval(list(chain(*times)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -9,7 +10,7 @@ from operator import sub
 from statistics import median
 from typing import Any
 
-from kernel_matrix.inside.batch_times import MedianInterval, call_times, median_interval
+from kernel_matrix.inside.batch_times import MedianInterval, block_times, call_times, median_interval
 from kernel_matrix.model.enums import Implementation, Regime, Role
 from kernel_matrix.model.messages import BatchBlock, Block, WorkloadReport, from_json
 
@@ -33,7 +34,11 @@ class TimedBlock:
 
 
 class WorkloadTimes:
-    """All blocks of one workload in one session; every time is in nanoseconds."""
+    """All blocks of one workload in one session; every time is in nanoseconds.
+
+    The time of a call is taken in batches, by the judge's own clock, where candidate and eager have them. Elsewhere it
+    is the median of the claimed device times, and a speed-up is limited by the bound.
+    """
 
     def __init__(
         self, blocks: Iterable[TimedBlock], bound_ns: int | None = None, batches: Sequence[BatchBlock] = ()
@@ -43,15 +48,18 @@ class WorkloadTimes:
         Args:
             blocks: Single and replayed calls.
             bound_ns: The longest that the candidate's calls can have taken, if known.
-            batches: Batches of calls, which limit what claims can say.
+            batches: Batches of calls.
         """
         self._bound_ns = bound_ns
         self._batches = batches
+        self._kept_batches = [block for block in batches if not block.discarded]
         self._blocks: dict[tuple[str, str], list[TimedBlock]] = {}
         for block in blocks:
             self._blocks.setdefault((block.contestant, block.regime), []).append(block)
         self._device_ns: dict[tuple[str, str], list[int]] = {}
         self._medians: dict[tuple[str, str], float | None] = {}
+        self._batch_times: dict[str, Sequence[float]] = {}
+        self._comparable: dict[str, bool] = {}
 
     @classmethod
     def of_report(cls, workload: WorkloadReport) -> WorkloadTimes:
@@ -80,25 +88,54 @@ class WorkloadTimes:
         """Return the time of each call by the judge's clock."""
         return list(chain.from_iterable(block.wall_ns for block in self._blocks.get((contestant, regime), ())))
 
-    def median_ns(self, contestant: str, regime: str = COLD) -> float | None:
-        """Return the median device time; None where no sample counts."""
+    def claimed_ns(self, contestant: str, regime: str = COLD) -> float | None:
+        """Return the median of the claimed device times; None where no sample counts."""
         key = (contestant, regime)
         if key not in self._medians:
             samples = self.device_ns(contestant, regime)
             self._medians[key] = median(samples) if samples else None
         return self._medians[key]
 
+    def time_ns(self, contestant: str) -> float | None:
+        """Return the median time of a cold call, in batches if :meth:`in_batches`, else as claimed."""
+        found = self.batches(contestant) if self.in_batches(EAGER) and self.in_batches(contestant) else None
+        return found.estimate if found else self.claimed_ns(contestant)
+
+    def samples_ns(self, contestant: str) -> Sequence[float]:
+        """Return the times of which :meth:`time_ns` is the median."""
+        if self.in_batches(EAGER) and self.in_batches(contestant):
+            return self._call_times(contestant)
+        return self.device_ns(contestant)
+
     def batches(self, contestant: str) -> MedianInterval | None:
         """Return the time of one call in batches by the judge's clock alone; None where there are none."""
-        times = call_times(self._batches, contestant, EAGER)
+        times = self._call_times(contestant)
         return median_interval(times) if times else None
 
+    def in_batches(self, against: str = EAGER) -> bool:
+        """Return True if batches compare the candidate with ``against``.
+
+        Both sides' times need an interval, and the outputs of both must lie in the judge's memory, or of neither: the
+        time of copies, which one side makes while it computes, is no part of the other's.
+        """
+        if against not in self._comparable:
+            found = [self.batches(name) for name in (CANDIDATE, against)]
+            known = all(one is not None and math.isfinite(one.high) and one.low > 0 for one in found)
+            sides = (CANDIDATE, against)
+            places = {block.in_place for block in self._kept_batches if block.contestant in sides}
+            self._comparable[against] = known and len(places) == 1
+        return self._comparable[against]
+
     def speedup(self, against: str = EAGER) -> float | None:
-        """Compute the cold median of ``against`` ÷ the candidate's, at most what the judge's own clock allows.
+        """Compute the time of ``against`` ÷ the candidate's, at most what the judge's own clock allows.
 
         Returns:
-            The speed-up by claimed device times, at most :meth:`speedup_limit`. None where either has no time.
+            The ratio of the times in batches, if :meth:`in_batches`. Else that of the claimed times, at most
+            :meth:`speedup_limit`. None where either has no time.
         """
+        if self.in_batches(against):
+            ours, theirs = self.batches(CANDIDATE), self.batches(against)
+            return theirs.estimate / ours.estimate if ours and theirs else None
         claimed, limit = self._claimed_speedup(against), self.speedup_limit(against)
         return claimed if claimed is None or limit is None else min(claimed, limit)
 
@@ -118,25 +155,32 @@ class WorkloadTimes:
     def bounded_speedup(self, against: str = EAGER) -> float | None:
         """Compute the time of ``against`` by the bound's clock ÷ the candidate's bound; None without a bound."""
         batches = self.batches(against)
-        theirs = batches.estimate if batches else self.median_ns(against)
+        theirs = batches.estimate if batches else self.claimed_ns(against)
         return theirs / self._bound_ns if theirs and self._bound_ns else None
 
     def paired_speedups(self) -> list[float]:
         """Compute the speed-up over eager of each pair of interleaved cold blocks, limited like that of the session."""
+        if self.in_batches():
+            ours, theirs = (block_times(self._batches, name, EAGER) for name in (CANDIDATE, EAGER))
+            return [b / a for a, b in zip(ours, theirs, strict=False) if a and b and min(a, b) > 0]
         claimed, limited = self._claimed_speedup(EAGER), self.speedup()
         if not claimed or not limited:
             return []
-        ours, theirs = self._blocks.get((CANDIDATE, COLD), ()), self._blocks.get((EAGER, COLD), ())
         pairs = [
             (median(a.device_ns), median(b.device_ns))
-            for a, b in zip(ours, theirs, strict=False)
+            for a, b in zip(*(self._blocks.get((name, COLD), ()) for name in (CANDIDATE, EAGER)), strict=False)
             if a.device_ns and b.device_ns
         ]
         limit = limited / claimed
         return [b / a * limit for a, b in pairs if a and b]
 
+    def _call_times(self, contestant: str) -> Sequence[float]:
+        if contestant not in self._batch_times:
+            self._batch_times[contestant] = call_times(self._kept_batches, contestant, EAGER)
+        return self._batch_times[contestant]
+
     def _claimed_speedup(self, against: str) -> float | None:
-        ours, theirs = self.median_ns(CANDIDATE), self.median_ns(against)
+        ours, theirs = self.claimed_ns(CANDIDATE), self.claimed_ns(against)
         return theirs / ours if ours and theirs else None
 
 

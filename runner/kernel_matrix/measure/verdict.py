@@ -122,9 +122,10 @@ def _within(interval: Interval, margin: float) -> bool:
 
 
 def _relative_grain(sessions: Sequence[WorkloadTimes]) -> float:
-    """Compute the clock's tick as a share of the shorter contestant's time."""
-    shares = []
-    for name in (CANDIDATE, EAGER):
-        samples = sorted(chain.from_iterable(times.device_ns(name) for times in sessions))  # sorted once for both
+    """Compute the device clock's tick as a share of the shorter contestant's time; 0 if all times are of batches."""
+    claimed = [times for times in sessions if not times.in_batches()]
+    shares = [0.0]
+    for name in (CANDIDATE, EAGER) if claimed else ():
+        samples = sorted(chain.from_iterable(times.device_ns(name) for times in claimed))  # sorted once for both
         shares.append(grain_ns(samples) / median(samples))
     return max(shares)

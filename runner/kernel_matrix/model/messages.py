@@ -385,6 +385,10 @@ class BatchBlock:
     """The judge's clock from then until it has taken all outputs, per batch."""
     in_place: Annotated[bool, LATER] = False
     """The calls wrote their outputs into the judge's memory, which takes them when the calls end."""
+    discarded: Annotated[Optional[Name], LATER] = None
+    """Cause for which the block does not count; judged by the host, from its telemetry."""
+    sm_clock_mhz: Annotated[Optional[Measured], LATER] = None
+    """Mean SM clock while the block ran, from the host's telemetry; `None` without telemetry."""
 
     def __post_init__(self) -> None:
         times = (self.delivered_ns, self.least_ns, self.wall_ns, self.handover_ns)

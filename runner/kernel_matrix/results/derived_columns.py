@@ -84,15 +84,19 @@ class WorkloadColumns:
     discarded_contended: Small | None
     """Of these, samples during which another process was on the GPU."""
     candidate_median_ns: float | None
-    """Median device time of the candidate."""
+    """Median time of a call of the candidate: in batches by the judge's clock if both sides have any, else claimed."""
     baseline_median_ns: float | None
-    """Median device time of `eager`."""
+    """Median time of a call of `eager`, likewise."""
+    candidate_claimed_ns: float | None
+    """Median device time of single calls, as the candidate's process claims it."""
+    baseline_claimed_ns: float | None
+    """Median device time of single calls of `eager`."""
     candidate_wall_median_ns: float | None
     """Median time of the candidate by the judge's own clock."""
     baseline_wall_median_ns: float | None
     """Median time of `eager` by the judge's own clock."""
     rival_medians: Annotated[Mapping[str, float], _per_rival("{}_median_ns")]
-    """Median device time of this further baseline."""
+    """Median time of a call of this further baseline, as of the candidate."""
     regime_medians: Annotated[
         Mapping[str, float],
         KeyColumns(
@@ -109,8 +113,8 @@ class WorkloadColumns:
     spread_within: float | None
     """Spread of the candidate's times in this session, relative, from quartiles."""
     speedup: float | None
-    """Median of `eager` ÷ median of the candidate, at most `speedup_limit`; `None` unless the workload passed, and for
-    interpreted kernels.
+    """Median of `eager` ÷ median of the candidate; of claimed times at most `speedup_limit`; `None` unless the workload
+    passed, and for interpreted kernels.
     """
     rival_speedups: Annotated[Mapping[str, float], _per_rival("speedup_over_{}")]
     """Median of this further baseline ÷ median of the candidate."""

@@ -99,13 +99,13 @@ def _timed(session: Mapping[str, Any], times: Sessions) -> dict[str, _Session]:
     return {
         name: _Session(found, median_ns, anchors)
         for name, found in named.items()
-        if (median_ns := found.median_ns(CANDIDATE))
+        if (median_ns := found.time_ns(CANDIDATE))
     }
 
 
 def _judgement(sessions: list[_Session], trust: _Trust) -> WorkloadJudgement:
     medians = [session.median_ns for session in sessions]
-    eager = [ns for session in sessions if (ns := session.times.median_ns(EAGER))]
+    eager = [ns for session in sessions if (ns := session.times.time_ns(EAGER))]
     between = spread_between(medians)
     drift = machine_drift([anchor for session in sessions for anchor in session.anchors])
     return WorkloadJudgement(
@@ -129,6 +129,6 @@ def _judgement(sessions: list[_Session], trust: _Trust) -> WorkloadJudgement:
 
 def _worst_within(sessions: list[_Session]) -> float | None:
     """Return the widest spread of any session; ``None`` if the spread of one is unknown."""
-    spreads = [spread_within(session.times.device_ns(CANDIDATE)) for session in sessions]
+    spreads = [spread_within(session.times.samples_ns(CANDIDATE)) for session in sessions]
     known = [spread for spread in spreads if spread is not None]
     return max(known) if len(known) == len(spreads) else None

@@ -117,7 +117,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "low_resolution": Label(
         _CAUTION,
         _TIMING,
-        "the calls are too short for the judge's own clock to confirm the claimed times",
+        "the calls are so short that they can have taken much longer than shown, by the judge's own clock",
         "Use a workload with longer calls before relying on the speed-up.",
     ),
     "mean_not_median": Label(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from statistics import fmean, median
 from typing import Any
@@ -123,18 +123,20 @@ def _workload(workload: Mapping[str, Any], times: WorkloadTimes, inside: Row) ->
         "trials": len(trials),
         "trials_passed": sum(t["passed"] for t in trials),
         "worst_error_ratio": max(ratios, default=None),
-        **_discarded(workload["blocks"]),
+        **_discarded(workload),
         **_times(times),
     }
     # No speed is computed for a workload that did not pass, or for interpreted kernels.
     if workload["status"] == Status.PASSED.value and INTERPRETED not in inside["labels"]:
-        row |= _speedups(times) | _rates(times.median_ns(CANDIDATE), workload, inside)
+        row |= _speedups(times) | _rates(times.time_ns(CANDIDATE), workload, inside)
     return row
 
 
-def _discarded(blocks: Iterable[Mapping[str, Any]]) -> Row:
-    """Return the number of samples that do not count, in total and by cause."""
-    causes = [cause for block in blocks for _index, cause in block["discarded"]]
+def _discarded(workload: Mapping[str, Any]) -> Row:
+    """Return the number of samples that do not count, single calls and batches, in total and by cause."""
+    causes = [cause for block in workload["blocks"] for _index, cause in block["discarded"]]
+    for block in workload.get("batches", ()):
+        causes += [block["discarded"]] * len(block["calls"]) if block.get("discarded") else []
     by_cause = {f"discarded_{word}": sum(cause.startswith(word) for cause in causes) for word in CAUSES}
     return {"discarded_samples": len(causes), **by_cause}
 
@@ -145,15 +147,16 @@ def _times(times: WorkloadTimes) -> Row:
     for side, contestant in _SIDES.items():
         device, wall = times.device_ns(contestant), times.wall_ns(contestant)
         row[f"{side}_samples"] = len(device)
-        row[f"{side}_median_ns"] = times.median_ns(contestant)
+        row[f"{side}_median_ns"] = times.time_ns(contestant)
+        row[f"{side}_claimed_ns"] = times.claimed_ns(contestant)
         row[f"{side}_wall_median_ns"] = median(wall) if wall else None
         batches = times.batches(contestant)
         row[f"{side}_batch_ns"] = batches.estimate if batches else None
-        row |= {f"{regime}_{side}_median_ns": times.median_ns(contestant, regime) for regime in REGIMES}
+        row |= {f"{regime}_{side}_median_ns": times.claimed_ns(contestant, regime) for regime in REGIMES}
     for column, rival in RIVALS.items():
-        row[f"{column}_median_ns"] = times.median_ns(rival)
+        row[f"{column}_median_ns"] = times.time_ns(rival)
     row["speedup_limit"] = times.speedup_limit()
-    row["spread_within"] = spread_within(times.device_ns(CANDIDATE))
+    row["spread_within"] = spread_within(times.samples_ns(CANDIDATE))
     return row
 
 

@@ -6,6 +6,7 @@ import random
 import sys
 import time
 from dataclasses import replace
+from statistics import median
 from types import SimpleNamespace
 
 import pytest
@@ -276,15 +277,14 @@ def test_batch_draws_that_cannot_be_captured_are_made_one_by_one(capture):
     assert problem.drawn_alone == 2 + 40 + 40
 
 
-def test_batch_of_the_baseline_has_inputs_drawn_before():
+def test_batch_of_the_baseline_has_new_inputs_too():
     problem = CapturedDraws(lambda _function: None)
     made, _ = problem.batches()
     drawn = problem.drawn_alone
     eager = Contestant(made._layout, role=Role.BASELINE)
     made.lend(eager, capture=True)
     made.call(eager, 8)
-    assert problem.drawn_alone == drawn
-    assert all(torch.equal(one[0], other[0]) for one, other in zip(*eager.shown, strict=True))
+    assert problem.drawn_alone == drawn + 40
 
 
 def test_batch_inputs_of_the_baseline_are_not_compared():
@@ -511,14 +511,15 @@ return right
 """
 
 
-def test_batches_bound_holds_what_waits_for_the_hand_over(judged):
+def test_batches_count_what_waits_for_the_hand_over(judged):
     source = CHEATS.replace("        return right\n", "        time.sleep(0.002)\n        return right\n")
     report, ended = judged(LATER, SLEEPS, source)
     assert ended is None
     times = call_times(report.batches, "candidate", "eager")
-    assert sorted(times)[len(times) // 2] < 1.5 * MS, "the clock until the batch's end does not see it"
-    assert report.two_clocks.bound_ns > 1.9 * MS
-    assert report.two_clocks.low_resolution
+    ours = [block for block in report.batches if block.contestant == "candidate"]
+    shown = [median(block.wall_ns) / median(block.calls) for block in ours]
+    assert median(shown) < 1.5 * MS
+    assert min(median(times), report.two_clocks.bound_ns) > 1.9 * MS
 
 
 # --- outputs in place ------------------------------------------------------------------------------------------------

@@ -292,7 +292,7 @@ def test_claims_bound_holds_what_waits_for_hand_over(share):
     late = usual + share * (call - usual)
     held = in_batches((1 - share) * call, handover=late, start=0.0).held()
     assert held.bound_ns == pytest.approx(call * US, rel=1e-3)
-    assert held.low_resolution
+    assert not held.low_resolution, "the time of a call counts what waits, too"
 
 
 def test_claims_bound_holds_what_was_done_in_the_delivery():

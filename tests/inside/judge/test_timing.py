@@ -877,7 +877,7 @@ def test_batches_block_keeps_all_times(in_batches):
         results = [next(timed) for _ in block.calls]
         assert {name for name, _, _ in results} == {block.contestant}
         assert block.calls == tuple(calls for _, calls, _ in results)
-        assert (block.calls == (1,)) is block.short
+        assert (block.calls == (1, 1)) is block.short
         assert block.wall_ns == tuple(times.wall_ns for _, _, times in results)
         assert block.handover_ns == tuple(times.handover_ns for _, _, times in results)
         assert block.delivered_ns == (5 * US,) * len(results)
@@ -902,24 +902,24 @@ def test_batches_exact_times_end_at_fewest(in_batches):
 
 
 def unsteady(number):
-    """Take 10, 12, 14, 16 or 18 µs per call in a batch."""
-    return (10 + 2 * (number % 5)) * US
+    """Take between 10 and 18 µs per call in a batch."""
+    return round(random.Random(number).uniform(10, 18) * US)
 
 
 @pytest.mark.parametrize(("batch_ns", "labels"), [({}, []), ({"candidate": unsteady}, ["budget_reached"])])
 def test_batches_that_are_precise_need_no_precise_single_calls(batch_ns, labels, in_batches):
-    made, _ = in_batches(batch_ns=batch_ns)
-    made.timing.labels.append("budget_reached")
+    made, _ = in_batches(batch_ns=batch_ns, candidate=noisy)
     made.run()
     assert made.timing.labels == labels
+    assert made.fewest() <= 1.1 * IN_BATCHES.min_samples + IN_BATCHES.block_calls
 
 
 @pytest.mark.parametrize("loud", ["eager", "candidate"])
 def test_batches_that_differ_go_on_until_the_deadline(loud, in_batches):
     made, _ = in_batches(batch_ns={loud: unsteady}, protocol=replace(IN_BATCHES, precision_s=2.0))
-    made.run()  # half of the time for precision is for single calls
+    made.run()
     blocks = made.timing.batches
-    assert SECOND <= blocks[-1].ended_ns - blocks[0].started_ns < 1.1 * SECOND
+    assert 2 * SECOND <= blocks[-1].ended_ns - blocks[0].started_ns < 2.1 * SECOND
     assert min(len(call_times(blocks, name, "eager")) for name in ("eager", "candidate")) > 10 * FEWEST
 
 
@@ -1058,6 +1058,16 @@ SHORT_OF_MEMORY = {
     "find no memory of the judge's": MemoryError(),
     "find no memory of a contestant's": finding(Status.OUT_OF_MEMORY, Stage.TIME, "no"),
 }
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_single_calls_are_precise_where_there_are_no_batches(batches, in_batches, monkeypatch):
+    protocol = replace(PROTOCOL, max_samples=500)
+    made, _ = in_batches(candidate=noisy, protocol=protocol)
+    if not batches:
+        monkeypatch.setattr(timing_module, "batches_of", raising(NoBatchesError()))
+    made.run()
+    assert (made.fewest() >= protocol.max_samples) is not batches
 
 
 @pytest.mark.parametrize("name", SHORT_OF_MEMORY)

@@ -132,6 +132,11 @@ def passed(cells: pl.LazyFrame) -> pl.LazyFrame:
     return cells.filter((pl.col("status") == Status.PASSED.value) & pl.col("candidate_median_ns").is_not_null())
 
 
+def claimed(side: str) -> pl.Expr:
+    """Return the median of a side's claimed device times; of imported results, which say no more, its time."""
+    return pl.coalesce(f"{side}_claimed_ns", f"{side}_median_ns")
+
+
 def with_cells(frame: pl.LazyFrame, tables: Tables) -> pl.LazyFrame:
     """Add the columns :data:`WHERE` of each row's cell, joined by :data:`ROW`; null where there is no cell."""
     names = tables.cells.select(*dict.fromkeys((*ROW, *WHERE))).unique(ROW)

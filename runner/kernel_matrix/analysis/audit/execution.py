@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from kernel_matrix.analysis.audit.check import WHERE, figure, make_findings, micro, passed
+from kernel_matrix.analysis.audit.check import WHERE, claimed, figure, make_findings, micro, passed
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.model.enums import Language
@@ -29,7 +29,7 @@ def never_ran(tables: Tables) -> pl.LazyFrame:
     rows = passed(tables.cells)
     nothing = rows.filter(pl.col("kernels_seen") == 0)
     not_own = rows.filter((pl.col("own_kernel_share") == 0) & (pl.col("language") != Language.TORCH.value))
-    time, wall, overhead = pl.col("candidate_median_ns"), pl.col("candidate_wall_median_ns"), pl.col("wall_overhead_ns")
+    time, wall, overhead = claimed("candidate"), pl.col("candidate_wall_median_ns"), pl.col("wall_overhead_ns")
     unseen = rows.filter((time > overhead * _LONG) & (wall - overhead < time * _WALL))
     too_short = sentence(
         "claims {} on the device, but its calls took {} in all, and their overhead is {}",

@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from kernel_matrix.analysis.audit.check import ROW, WHERE, figure, make_findings, micro, with_cells
+from kernel_matrix.analysis.audit.check import ROW, WHERE, claimed, figure, make_findings, micro, with_cells
 from kernel_matrix.analysis.audit.times import FEWEST
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
@@ -15,6 +15,8 @@ from kernel_matrix.model.enums import Implementation, Regime, Role
 _ROUNDING: Final = 1e-6
 _FAR: Final = 1.5
 """Factor from the median beyond which a call cannot be the same work under the same conditions."""
+_SHOWN: Final = pl.col("candidate_median_ns") == claimed("candidate")
+"""The time of a row is the median of its single calls, not one in batches."""
 _FAR_SHARE: Final = 0.2
 """Share of such calls that is a finding; the first call of each block, one in eight, is often late."""
 
@@ -52,11 +54,12 @@ def against_samples(tables: Tables) -> pl.LazyFrame:
 def scattered(tables: Tables) -> pl.LazyFrame:
     """Find medians of calls that differ by factors: such medians, and their speed-ups, depend on chance.
 
-    The host was late with its launches, or the code does not always do the same work.
+    The host was late with its launches, or the code does not always do the same work. Times in batches do not rest on
+    these calls.
     """
     time, median = pl.col("device_ns"), pl.col("median")
     far = (time > median * _FAR) | (time * _FAR < median)
-    counted = _calls(tables).group_by(*ROW, "contestant").agg(
+    counted = _calls(tables).filter("shown").group_by(*ROW, "contestant").agg(
         pl.len().alias("calls"),
         far.sum().alias("far"),
         time.min().alias("least"),
@@ -75,12 +78,13 @@ def _calls(tables: Tables) -> pl.LazyFrame:
     """Read kept cold calls of candidate and baseline with the ``median`` (ns) and ``number`` of calls in their row."""
     sides = [Role.CANDIDATE.value, Implementation.EAGER.value]
     cold = (pl.col("regime") == Regime.COLD.value) & pl.col("contestant").is_in(sides) & pl.col("discarded").is_null()
-    columns = ("candidate_median_ns", "baseline_median_ns", "candidate_samples", "baseline_samples")
-    summaries = tables.cells.select(*ROW, *columns).unique(ROW)
+    medians = {"candidate": claimed("candidate"), "baseline": claimed("baseline")}
+    summaries = tables.cells.select(*ROW, "candidate_samples", "baseline_samples", **medians, shown=_SHOWN).unique(ROW)
     ours = pl.col("contestant") == Role.CANDIDATE.value
     return tables.samples.filter(cold).select(*ROW, "contestant", "device_ns").join(summaries, on=ROW).select(
         *ROW, "contestant", "device_ns",
-        pl.when(ours).then("candidate_median_ns").otherwise("baseline_median_ns").alias("median"),
+        pl.when(ours).then("candidate").otherwise("baseline").alias("median"),
+        "shown",
         pl.when(ours).then("candidate_samples").otherwise("baseline_samples").alias("number"),
     )  # fmt: skip
 

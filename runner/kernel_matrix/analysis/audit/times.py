@@ -6,7 +6,17 @@ from typing import Final
 
 import polars as pl
 
-from kernel_matrix.analysis.audit.check import ROW, WHERE, few_bits, make_findings, micro, passed, percent, with_cells
+from kernel_matrix.analysis.audit.check import (
+    ROW,
+    WHERE,
+    claimed,
+    few_bits,
+    make_findings,
+    micro,
+    passed,
+    percent,
+    with_cells,
+)
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.measure.grade import LIMITS
@@ -136,8 +146,9 @@ def few_samples(tables: Tables) -> pl.LazyFrame:
 
 def coarse_timer(tables: Tables) -> pl.LazyFrame:
     """Find GPUs whose times are whole multiples of a step that is more than 1 % of some of them."""
-    time, step = pl.col("candidate_median_ns"), pl.col("step")
-    rows = passed(tables.cells).filter(time > 0).with_columns(grain=grain(time)).select("gpu", "grain", time)
+    time, step = pl.col("time"), pl.col("step")
+    times = passed(tables.cells).select("gpu", time=claimed("candidate")).filter(time > 0)
+    rows = times.with_columns(grain=grain(time))
     # A multiple of 1000 is one of 500 too: report the largest step that enough of a GPU's times are on.
     on = pl.LazyFrame(
         [(grain, step) for grain in GRAINS for step in GRAINS if grain % step == 0], ("grain", "step"), orient="row"

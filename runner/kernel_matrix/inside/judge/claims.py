@@ -9,8 +9,8 @@ its claims leave out.
 The *resolution* is the smallest difference that counts. It comes from the baseline's calls alone: their noise, and
 the share :data:`APART_SHARE` of their gap, by which two processes may differ that do the same on different cores. One
 part comes from the candidate, the share :data:`CLAIM_SHARE` of its claim, which no false claim makes larger than the
-true time does. Work that is hidden below the resolution changes no speed-up by more than the batches and the bound
-allow.
+true time does. Where there are batches, speed-ups do not rest on claims; elsewhere work that is hidden below the
+resolution changes none by more than the bound allows.
 
 Levels are order statistics of the calls that the host disturbed least. One near the median is checked too, since a
 candidate that understates its time in most calls, but not in the least disturbed ones, moves the median of the claims.
@@ -33,7 +33,7 @@ from kernel_matrix.model.messages import BatchBlock, Block, PeakSpec, TwoClocks,
 
 CANDIDATE, EAGER = Role.CANDIDATE.value, Implementation.EAGER.value  # names of contestants
 
-LOW_RESOLUTION = "low_resolution"  # label: the candidate's time is too short for the two clocks to say much about it
+LOW_RESOLUTION = "low_resolution"  # label: calls so short that the bound is far above their time
 
 LEAST_NS = 2_000  # least resolution: the time in which a host notices an answer varies by as much
 # Least resolution as a share of the candidate's claim: a host that waited longer wakes up later, by 30 to 50 µs if a

@@ -49,7 +49,7 @@ FEWEST_CHECKS = 1
 MOVED_BYTES = 1 << 30
 
 LONG_BATCHES = 2  # of one contestant in a row
-BATCHES_HALF_WIDTH = 0.005  # batches are made until the time per call is known this well
+SHORT_BATCHES = 2  # of the baseline, after each block of long ones
 # When the time for precision is over, this many of each side suffice: their interval leaves out two at each end, which
 # may have been disturbed. After LATEST_BATCHES_S more seconds the fewest that have an interval suffice.
 ENOUGH_BATCHES = 12
@@ -151,12 +151,12 @@ class Timer:
         self._dice = dice
         self._verifier = verifier
         self._pause = pause
-        self._in_batches = in_batches
         takes_turns = takes_turns or frugal
+        # Where batches give the time of a call, single calls need not be precise.
+        self._batches_to_come = in_batches and not takes_turns
+        self._in_batches = in_batches
         self._takes_turns = takes_turns
         self._frugal = frugal
-        # Single calls and batches share the time for precision.
-        self._precision_s = protocol.precision_s / (2 if in_batches and not takes_turns else 1)
         self._present: Optional[WorkerClient] = None  # the one that has memory, if they take turns
         self._watch = watch
         self._is_quiet = is_quiet
@@ -172,7 +172,9 @@ class Timer:
         self.timing = TimedPhase()
 
     def run(self) -> TimedPhase:
-        """Warm up, then time ``cold`` blocks, then those of the other regimes.
+        """Warm up, then time ``cold`` blocks, those of the other regimes, and batches.
+
+        Without batches there are more ``cold`` blocks in their place, until these are precise enough.
 
         Raises:
             SessionEnded: If a checked call is wrong, or the candidate or the baseline fails. Blocks timed before that
@@ -186,6 +188,9 @@ class Timer:
         if self._in_batches:
             with self._turns():
                 self._try_batches()
+                if self._batches_to_come and not self.timing.batches:
+                    self._batches_to_come = False
+                    self._time_cold(self._now() + self._protocol.budget_s)
         return self.timing
 
     def run_again(self) -> TimedPhase:
@@ -260,7 +265,8 @@ class Timer:
     def _time_cold(self, deadline: float) -> None:
         """Time rounds of blocks until they are precise enough, or until the time for precision or the budget is spent.
 
-        After the budget each block still gets one call, so that slow candidates are timed too, evenly interleaved.
+        Where batches follow, ``min_samples`` are enough, however precise. After the budget each block still gets one
+        call, so that slow candidates are timed too, evenly interleaved.
         """
         enough = False
         costly_at = self._now() + COSTLY_S
@@ -271,8 +277,8 @@ class Timer:
                 self._block(name, deadline, self._calls_due(name, least))
             if not enough and self._samples() >= self._least_samples(costly=self._now() > costly_at):
                 enough = True
-                deadline = min(deadline, self._now() + self._precision_s)
-            if enough and (self._precise() or self._samples() >= self._protocol.max_samples):
+                deadline = min(deadline, self._now() + self._protocol.precision_s)
+            if enough and (self._batches_to_come or self._precise() or self._samples() >= self._protocol.max_samples):
                 return
             if self._now() > deadline:
                 self.timing.labels.append(BUDGET_REACHED if enough else "too_few_samples")
@@ -380,12 +386,12 @@ class Timer:
         )
         with closing(prepared) as batches:
             captured = self._lend_batches(batches, capture=call_ns < CAPTURED_BELOW_NS)
-            deadline = self._now() + self._precision_s
+            deadline = self._now() + self._protocol.precision_s
             while not self._batches_suffice(deadline):
                 for name in self._round():
                     self._time_batches_of(self._clients[name], batches, captured=captured)
-        if self._batches_half_width() <= BATCHES_HALF_WIDTH and BUDGET_REACHED in self.timing.labels:
-            self.timing.labels.remove(BUDGET_REACHED)  # single calls are less precise than wanted, batches are not
+        if self._batches_half_width() > self._protocol.target_half_width:
+            self.timing.labels.append(BUDGET_REACHED)
 
     def _lend_batches(self, batches: Batches, *, capture: bool) -> bool:
         """Lend memory for batches to all; return True if their calls are captured: those of all sides, or of none."""
@@ -407,7 +413,7 @@ class Timer:
         return capture
 
     def _time_batches_of(self, client: WorkerClient, batches: Batches, *, captured: bool) -> None:
-        """Make a block of long batches, and for the baseline one of a short batch, too."""
+        """Make a block of long batches, and for the baseline one of short batches, too."""
         if client.name in self._without_batches:
             return  # no time that could be compared
         self._give_turn(client)
@@ -415,7 +421,9 @@ class Timer:
             lengths = [batches.draw_length() for _ in range(LONG_BATCHES)]
             self.timing.batches.append(self._batch_block(client, batches, lengths, captured=captured))
             if client.role is Role.BASELINE:
-                self.timing.batches.append(self._batch_block(client, batches, [1], captured=captured, short=True))
+                self.timing.batches.append(
+                    self._batch_block(client, batches, [1] * SHORT_BATCHES, captured=captured, short=True)
+                )
 
     @contextmanager
     def _leaving_rival_out(self, client: WorkerClient) -> Iterator[None]:
@@ -463,7 +471,7 @@ class Timer:
         late_s = self._now() - deadline
         if late_s > 0 and (made >= ENOUGH_BATCHES or late_s > LATEST_BATCHES_S):
             return True
-        return self._batches_half_width() <= BATCHES_HALF_WIDTH
+        return self._batches_half_width() <= self._protocol.target_half_width
 
     def _batches_half_width(self) -> float:
         """Return half the width of the interval of a time per call, as a share of it; of the less precise side."""
@@ -587,7 +595,8 @@ class Timer:
     def _least_samples(self, *, costly: bool) -> int:
         """Return how many samples each side needs: fewer if calls are costly and the medians precise by then."""
         few = self._fewest // COSTLY_SHARE
-        return few if costly and (self._samples() < few or self._precise()) else self._fewest
+        suffice = self._samples() < few or self._batches_to_come or self._precise()
+        return few if costly and suffice else self._fewest
 
     def _precise(self) -> bool:
         blocks = self.timing.blocks
