@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from sim.nvml import H200, RTX_4090, SimulatedDriver
 
 from kernel_matrix.platforms import Gpu, PlatformInventory
 from kernel_matrix.platforms.check_result import CheckVerdict
+from kernel_matrix.platforms.cuda import doctor_driver
 from kernel_matrix.platforms.cuda.doctor_driver import examine_driver
 from tests.hosts.doctor.clinic import Clinic
 from tests.hosts.doctor.nouns import gpu
@@ -26,6 +30,17 @@ def test_each_gpu_has_a_line() -> None:
 def test_no_driver_and_no_gpu_is_no_fault() -> None:
     _, finding = examine_driver(inventory(reason="libnvidia-ml.so.1 was not found"))
     assert (finding.verdict, finding.found) == (CheckVerdict.OK, "none, and so no GPU: libnvidia-ml.so.1 was not found")
+
+
+@pytest.mark.parametrize(("file", "said"), [("/dev/dxg", "Windows"), ("/etc/nv_tegra_release", "Jetson")])
+def test_machines_that_hide_much_are_named(
+    file: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = doctor_driver._OTHER_MACHINES[Path(file)]
+    monkeypatch.setattr(doctor_driver, "_OTHER_MACHINES", {tmp_path / "there": words, tmp_path / "absent": words})
+    (tmp_path / "there").touch()
+    (found,) = [one for one in examine_driver(inventory(gpu(0))) if one.subject == "machine"]
+    assert (found.verdict, found.found.split()[0].rstrip(":")) == (CheckVerdict.WARN, said)
 
 
 def test_a_driver_that_is_installed_and_does_not_open_is_a_fault(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:

@@ -5,16 +5,30 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from kernel_matrix.platforms import Gpu, PlatformInventory
 from kernel_matrix.platforms.check_result import CheckResult, fail, ok, warn
 
 _GIB = 1 << 30
 
+_OTHER_MACHINES = {
+    Path("/dev/dxg"): (
+        "Windows Subsystem for Linux: the GPU belongs to Windows, whose processes and clocks the driver hides",
+        "not tried there: use Linux on the machine itself for times that can be believed",
+    ),
+    Path("/etc/nv_tegra_release"): (
+        "Jetson: GPU and host share their memory, and NVML answers little about such a GPU",
+        "not tried there: cells may be refused, or their records say `unproven`",
+    ),
+}
+"""File by which a machine is known → what is different there, and what follows from it."""
+
 
 def examine_driver(inventory: PlatformInventory) -> Iterator[CheckResult]:
     """Check that the driver is loaded and matches its library, and that every GPU answers."""
     yield _check_bindings()
+    yield from (warn("machine", *words) for path, words in _OTHER_MACHINES.items() if path.exists())
     gpus, reason = inventory.gpus, inventory.reason
     if gpus:
         driver = f"{gpus[0].driver or 'of unknown version'}, runs CUDA up to {gpus[0].cuda_driver or 'unknown'}"
