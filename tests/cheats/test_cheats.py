@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from kernel_matrix.inside import confine
 from kernel_matrix.model.enums import Fault, Status
 from kernel_matrix.sandboxes.process import ProcessSandbox
+from kernel_matrix.sandboxes.system_call_filter import make_filter
 from tests.cheats.collection import CLASSES, CONTROL, GROUPS, NOT_EXPRESSED, cheats, read
 from tests.cheats.night import ROOT, Ended, Stand, on_gpu, spend, staged, with_internals
 
 LAUNCH = ROOT / "tests" / "sim" / "launch_preloaded.py"
+LAUNCH_WITHOUT_NAMESPACES = ROOT / "tests" / "sim" / "launch_without_namespaces.py"
 ALL = cheats()
 ON_CPU = cheats("cpu")
 ON_GPU_ONLY = [cheat for cheat in ALL if cheat.device == "cuda"]
@@ -113,6 +118,21 @@ def test_one_that_paid_would_be_told(night):
     silent = {**caught.record["outcome"], "evidence": {**caught.record["outcome"]["evidence"], "message": ""}}
     assert "no evidence" in Ended(caught.cheat, {**caught.record, "outcome": silent}).wrong()
     assert "no finding memo" in Ended(replace(honest.cheat, finding="memo"), honest.record).unread()
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(
+    not (confine.landlock_version() and make_filter()), reason="this kernel has no Landlock, or no filter"
+)
+def test_no_daemon_is_reached_without_namespaces():
+    (cheat,) = [cheat for cheat in ON_CPU if cheat.path.stem == "d12_asks_a_daemon"]
+    with TemporaryDirectory(dir="/var/tmp") as folder, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as daemon:
+        daemon.bind(f"{folder}/daemon")
+        for path, mode in ((folder, 0o755), (f"{folder}/daemon", 0o777)):
+            Path(path).chmod(mode)
+        daemon.listen()
+        night = spend([cheat], Stand(sandbox="process", program=(str(LAUNCH_WITHOUT_NAMESPACES),)))
+    assert night.ended[cheat.candidate].wrong() == ""
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -68,6 +69,15 @@ def test_only_scratch_and_writable_mounts_can_be_written(
     assert (Path(scratch).name, writable) == ("scratch", str(given))
     assert list(given.iterdir()) == [given / "written-by-a-candidate"]
     assert list(hidden.iterdir()) == []
+
+
+@pytest.mark.parametrize(("role", "end"), [(Role.CANDIDATE, "EPERM"), (Role.BUILDER, "EPERM"), (Role.JUDGE, "done")])
+def test_roles_connect_no_more_once_they_refuse(ask: Callable[..., Any], role: Role, end: str) -> None:
+    with TemporaryDirectory(dir="/var/tmp") as folder, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as daemon:
+        path = f"{folder}/daemon"  # not below /tmp, which stands for the scratch folder
+        daemon.bind(path)
+        daemon.listen()
+        assert ask("connect_after_refusing", path, role=role) == ["done", end, end]
 
 
 def test_processes_can_name_their_own_threads(ask: Callable[..., Any]) -> None:

@@ -17,7 +17,14 @@ from kernel_matrix.inside import confine
 from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import RoleSpec
 from kernel_matrix.sandboxes.process import Confinement, ProcessSandbox
-from kernel_matrix.sandboxes.system_call_filter import CHECKED, MEMORY_FILES, REFUSED, SHARED_FILES, make_filter
+from kernel_matrix.sandboxes.system_call_filter import (
+    CHECKED,
+    MEMORY_FILES,
+    REFUSED,
+    SHARED_FILES,
+    make_connection_filter,
+    make_filter,
+)
 from tests.sandboxes.levels import LEVELS, AtLevel, at_level, public_probes
 from tests.sandboxes.observe import answer
 
@@ -134,28 +141,40 @@ def test_numbers_are_those_of_kernel_headers(machine: str, header: str) -> None:
 def test_filter_decides_as_documented(machine: str, *, memory_files: bool, is_private: bool) -> None:
     program = make_filter(machine=machine, memory_files=memory_files, is_private=is_private)
 
-    def decide(name: str, argument: int = 0) -> int:
+    def decide(name: str, *arguments: int) -> int:
         both = {**REFUSED, **MEMORY_FILES, **SHARED_FILES, **CHECKED}[name]
-        return run_filter(program, getattr(both, machine), ARCHES[machine], argument)
+        return run_filter(program, getattr(both, machine), ARCHES[machine], *arguments)
 
     assert {decide(name) for name in REFUSED} == {NOT_PERMITTED}
     assert decide("memfd_create") == (ALLOW if memory_files else NOT_PERMITTED)
     assert {decide(name) for name in SHARED_FILES} == {ALLOW if is_private else NOT_PERMITTED}
     assert decide("socket", socket.AF_INET) == (ALLOW if is_private else NOT_PERMITTED)
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC):
+        assert decide("socket", socket.AF_UNIX, kind) == (ALLOW if is_private else NOT_PERMITTED)
+    for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK):
+        assert decide("socket", socket.AF_UNIX, kind) == ALLOW
     assert decide("clone3") == MISSING
     assert decide("clone", 0x00010F00) == decide("socket", 1) == ALLOW
     assert decide("clone", 0x10000011) == decide("socket", 40) == NOT_PERMITTED
-    assert run_filter(program, 0, ARCHES[machine], 0) == ALLOW
-    assert run_filter(program, 0, 0x40000003, 0) == MISSING, "a call of a 32-bit program"
-    assert run_filter(program, 0x40000000 | 165, ARCHES[machine], 0) == MISSING, "a call by its x32 number"
+    assert run_filter(program, 0, ARCHES[machine]) == ALLOW
+    assert run_filter(program, 0, 0x40000003) == MISSING, "a call of a 32-bit program"
+    assert run_filter(program, 0x40000000 | 165, ARCHES[machine]) == MISSING, "a call by its x32 number"
+
+
+@pytest.mark.parametrize(("machine", "connect"), [("x86_64", 42), ("aarch64", 203)])
+def test_connection_filter_refuses_connections_alone(machine: str, connect: int) -> None:
+    program = make_connection_filter(machine)
+    assert run_filter(program, connect, ARCHES[machine]) == NOT_PERMITTED
+    assert {run_filter(program, other, ARCHES[machine]) for other in (0, connect - 1, connect + 1)} == {ALLOW}
+    assert make_connection_filter("riscv64") == b""
 
 
 ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 
-def run_filter(program: bytes, call: int, arch: int, argument: int) -> int:
+def run_filter(program: bytes, call: int, arch: int, first: int = 0, second: int = 0) -> int:
     """The decision of a filter, by the rules of the kernel's interpreter."""
-    data = {0: call, 4: arch, 16: argument}
+    data = {0: call, 4: arch, 16: first, 24: second}
     instructions = list(struct.iter_unpack("=HBBI", program))
     position = loaded = 0
     while True:
@@ -163,6 +182,8 @@ def run_filter(program: bytes, call: int, arch: int, argument: int) -> int:
         position += 1
         if code == 0x20:
             loaded = data[value]
+        elif code == 0x54:
+            loaded &= value
         elif code == 0x06:
             return int(value)
         else:

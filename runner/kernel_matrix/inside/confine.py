@@ -33,6 +33,9 @@ READ_ONLY = "ro"
 WRITABLE = "rw"
 DEVICE = "dev"
 
+REFUSE_CONNECTIONS = "KERNEL_MATRIX_REFUSE_CONNECTIONS"
+"""Variable with a seccomp program as hexadecimal digits, for :func:`refuse_connections`."""
+
 
 class BindMount(NamedTuple):
     """A path of the host shown inside. A symbolic link is copied as a link."""
@@ -100,6 +103,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _FILE_CAPABILITIES = 1 << 1 | 1 << 2  # to read and write files, and to search folders, of other users
 _SECCOMP = {"x86_64": 317, "aarch64": 277}  # number of the system call, which the C library does not offer
 _SECCOMP_SET_MODE_FILTER = 1
+_SECCOMP_FILTER_FLAG_TSYNC = 1  # for all threads, not only for the one that installs it
 _SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4  # without it, kernels before 5.16 slow down every memory access of the process
 _FILTER_INSTRUCTION_BYTES = 8  # size of ``struct sock_filter``
 
@@ -508,11 +512,23 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def _filter_system_calls(program: bytes) -> None:
+def refuse_connections() -> None:
+    """Refuse this process and all that it will start to connect a socket, if the sandbox asks for it.
+
+    A role calls this when it has its own connection, before any code that is not trusted runs. Where a role has no
+    private tree, it could connect to every socket file that its user may use, a Docker daemon's for example.
+    """
+    program = os.environ.pop(REFUSE_CONNECTIONS, "")
+    if program:
+        _filter_system_calls(bytes.fromhex(program), _SECCOMP_FILTER_FLAG_TSYNC)
+
+
+def _filter_system_calls(program: bytes, flags: int = 0) -> None:
     """Install a seccomp program for this process and all that it will start; it can never be removed."""
     filled = _FilterProgram(len(program) // _FILTER_INSTRUCTION_BYTES, program)
     number = ctypes.c_ulong
-    call, mode, flags = _SECCOMP[os.uname().machine], _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_SPEC_ALLOW
+    call, mode = _SECCOMP[os.uname().machine], _SECCOMP_SET_MODE_FILTER
+    flags |= _SECCOMP_FILTER_FLAG_SPEC_ALLOW
     result = _libc.syscall(number(call), number(mode), number(flags), ctypes.byref(filled))
     _check(result, "system call filter")
 

@@ -50,7 +50,7 @@ from kernel_matrix.sandboxes.role_environment import (
     package_parts,
 )
 from kernel_matrix.sandboxes.supervised_process import START_TIMEOUT_S, SupervisedProcess, launcher
-from kernel_matrix.sandboxes.system_call_filter import REFUSED, make_filter
+from kernel_matrix.sandboxes.system_call_filter import REFUSED, make_connection_filter, make_filter
 
 _STAGE_PREFIX = "kernel-matrix-process-"
 
@@ -299,7 +299,7 @@ def _make_request(spec: RoleSpec, level: Confinement, stage: Path) -> confine.Co
     """Make the launcher's request, without the files that are open when it is sent."""
     private = level.is_private
     argv = (spec.environment.executable if spec.environment else sys.executable, *command(spec))
-    env = {"PATH": _path(spec), **_gpu_environment(spec), **environment(spec)}
+    env = {"PATH": _path(spec), **_gpu_environment(spec), **environment(spec), **_refused_connections(spec, level)}
     host_paths = {} if private else _host_paths(spec, stage)
     limits = spec.limits
     return confine.ConfineRequest(
@@ -321,6 +321,16 @@ def _make_request(spec: RoleSpec, level: Confinement, stage: Path) -> confine.Co
         first_out_of_memory=spec.role is not Role.JUDGE,
         system_call_filter=_filter_for(spec, level).hex(),
     )
+
+
+def _refused_connections(spec: RoleSpec, level: Confinement) -> dict[str, str]:
+    """Return the variable that lets a role refuse further connections once it has its own.
+
+    A judge connects again in each of its sessions. In a private tree there is no other socket.
+    """
+    if level.is_private or level.unfiltered or spec.role is Role.JUDGE:
+        return {}
+    return {confine.REFUSE_CONNECTIONS: make_connection_filter().hex()}
 
 
 def _filter_for(spec: RoleSpec, level: Confinement) -> bytes:

@@ -100,12 +100,16 @@ _NAMESPACE_FLAGS = 0x7E020000  # of clone: CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIP
 _AF_UNIX = 1  # sockets between processes of this machine
 _AF_VSOCK = 40  # sockets to the hypervisor, which a network namespace does not confine
 
+_CONNECT = _Numbers(42, 203)
+_DATAGRAMS = 2  # SOCK_DGRAM: a socket that needs no connection
+_KIND_BITS = 0xF  # of a socket's type; the others are flags
+
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32_BIT = 0x40000000  # set in the numbers of x86_64's second set of calls
 
 # Instructions of the kernel's packet filter, and offsets in ``struct seccomp_data``.
-_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCH, _FIRST_ARGUMENT = 0, 4, 16
+_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_BITS, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_NUMBER, _ARCH, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 
@@ -132,13 +136,31 @@ def make_filter(*, memory_files: bool = True, is_private: bool = True, machine: 
     Args:
         memory_files: Allow files that exist in memory only (``memfd_create``).
         is_private: The role has a network and files of its own. Else sockets are only those between processes of this
-            machine, and no call may change a file's mode, owner, attributes or length by its path.
+            machine that need a connection (:func:`make_connection_filter`), and no call may change a file's mode,
+            owner, attributes or length by its path.
         machine: Name of the processor, as ``uname -m`` prints it; empty for this machine's.
     """
     machine = machine or os.uname().machine
     if machine not in _AUDIT_ARCH:
         return b""
     return b"".join(instruction.packed() for instruction in _program(machine, memory_files, is_private))
+
+
+def make_connection_filter(machine: str = "") -> bytes:
+    """Return a program that refuses to connect sockets; empty for a processor whose calls are not listed here.
+
+    It is added to that of :func:`make_filter` once a role without a private tree has the connection that it needs.
+    """
+    machine = machine or os.uname().machine
+    if machine not in _AUDIT_ARCH:
+        return b""
+    program = (
+        _Instruction(_LOAD, _NUMBER),
+        _Instruction(_JUMP_EQUAL, int(getattr(_CONNECT, machine)), miss=1),
+        _Instruction(_RETURN, _ERRNO | errno.EPERM),
+        _Instruction(_RETURN, _ALLOW),
+    )
+    return b"".join(instruction.packed() for instruction in program)
 
 
 def _program(machine: str, memory_files: bool, is_private: bool) -> Iterator[_Instruction]:  # noqa: FBT001  # see above
@@ -164,4 +186,10 @@ def _program(machine: str, memory_files: bool, is_private: bool) -> Iterator[_In
         yield _Instruction(jump, value, **match)
         yield _Instruction(_RETURN, refused)
         yield _Instruction(_LOAD, _NUMBER)
+    if not is_private:
+        yield _Instruction(_JUMP_EQUAL, numbers["socket"], miss=4)
+        yield _Instruction(_LOAD, _SECOND_ARGUMENT)
+        yield _Instruction(_AND, _KIND_BITS)
+        yield _Instruction(_JUMP_EQUAL, _DATAGRAMS, miss=1)
+        yield _Instruction(_RETURN, refused)
     yield _Instruction(_RETURN, _ALLOW)

@@ -210,6 +210,32 @@ def _renamed(path):
     return "done"
 
 
+def connect_after_refusing(path):
+    """Connect to a socket file before and after further connections are refused, then from an older thread."""
+    from kernel_matrix.inside.confine import refuse_connections  # noqa: PLC0415  # other probes run without it
+
+    refused, done = threading.Event(), threading.Event()
+    ends = [_connected(path)]
+
+    def later():
+        refused.wait()
+        ends.append(_connected(path))
+        done.set()
+
+    threading.Thread(target=later, daemon=True).start()
+    refuse_connections()
+    ends.append(_connected(path))
+    refused.set()
+    done.wait()
+    print(json.dumps(ends))
+
+
+def _connected(path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
+        code = one.connect_ex(path)
+    return errno.errorcode[code] if code else "done"
+
+
 def use_processes_and_threads():
     """Start a thread, a forked process and a program; print what each did."""
     done = []

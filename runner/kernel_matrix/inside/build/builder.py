@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 
 from kernel_matrix.inside.artifact import PLACES, folders, pack
+from kernel_matrix.inside.confine import refuse_connections
 from kernel_matrix.inside.error_excerpt import useful_part
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.hard_exit import leave
@@ -214,6 +215,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with short_name(arguments.channel / SOCKET_NAME) as name:
         connection.connect(name)
+    refuse_connections()
     channel = Channel(connection, MAX_FROM_JUDGE)
     build(channel, arguments.code / arguments.file, load_platform(arguments.device), ahead=arguments.ahead)
     channel.close()

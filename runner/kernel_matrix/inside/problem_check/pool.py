@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Callable, List, Optional, Sequence
 
+from kernel_matrix.inside.confine import refuse_connections
 from kernel_matrix.inside.hard_exit import leave
 from kernel_matrix.inside.problem_check.job import (
     ProblemCheckJob,
@@ -218,6 +219,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as host:
         with short_name(arguments.channel / SOCKET_NAME) as name:
             host.connect(name)
+        refuse_connections()
         from kernel_matrix.inside.problem_check.one_problem import check_problem  # noqa: PLC0415  # imports torch
 
         import_ahead(_OFTEN_NEEDED if len(job.problems) > 1 else ())

@@ -17,6 +17,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Optional, Sequence
 
+from kernel_matrix.inside.confine import refuse_connections
 from kernel_matrix.inside.hard_exit import leave
 from kernel_matrix.inside.wire import MAX_FROM_JUDGE, Channel, short_name
 
@@ -42,6 +43,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
         _import_ahead(arguments.preload)
         channel = Channel(connected.result(), MAX_FROM_JUDGE)
+    refuse_connections()
     serve(channel, arguments.code, arguments.device, arguments.artifact)
     return 0
 
