@@ -19,13 +19,14 @@ from typing import Any
 
 import docker
 import pytest
+import requests
 from docker.errors import APIError, NotFound
 
 from kernel_matrix.errors import ImageError, SandboxError
 from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import ProcessExit, RoleSpec, Sandbox, open_sandbox
-from kernel_matrix.sandboxes.docker import DockerSandbox, exit_of
+from kernel_matrix.sandboxes.docker import DockerSandbox, _names_clash, exit_of
 from kernel_matrix.sandboxes.docker_request import LABEL, OWNER_LABEL
 from kernel_matrix.sandboxes.freezer import find_freezer
 
@@ -385,3 +386,17 @@ def test_refusals_say_what_to_do(
     with pytest.raises(SandboxError, match=re.escape(said)) as caught, fresh_sandbox.launch(asked):
         pytest.fail("started")
     assert advice in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "clash"),
+    [
+        (409, "Conflict", True),
+        (500, 'creating container storage: the container name "km-1" is already in use by 4e1f', True),
+        (500, "no space left on device", False),
+    ],
+)
+def test_a_name_in_use_is_known_by_status_or_words(status: int, words: str, *, clash: bool) -> None:
+    answer = requests.Response()
+    answer.status_code = status
+    assert _names_clash(APIError("refused", answer, words)) is clash

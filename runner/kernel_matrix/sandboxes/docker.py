@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -182,13 +183,14 @@ class DockerSandbox:
     def _run_container(self, spec: RoleSpec) -> Iterator[_RunningContainer]:
         """Create and start the container of ``spec``; remove it at the end, also if its creation was interrupted."""
         request = create_request(spec, self._daemon, unlimited_memlock=self._unlimited_memlock)
+        _check_mounts(request)
         self._retry_removals()
         with ExitStack() as stack:
             stack.callback(self._remove_or_remember, spec.name)
             try:
                 _create(self._client, spec, request)
             except APIError as error:
-                if error.status_code == _CONFLICT:
+                if _names_clash(error):
                     stack.pop_all()  # the container of that name belongs to another runner that is alive
                 raise _start_error(error, spec) from error
             except RequestException as error:
@@ -216,12 +218,23 @@ class DockerSandbox:
                 self._unremoved.discard(name)
 
 
+def _check_mounts(request: Mapping[str, Any]) -> None:
+    """Check that what is to be mounted exists: Podman makes an empty folder in place of what does not.
+
+    Raises:
+        SandboxError: if something does not exist.
+    """
+    for mount in request["HostConfig"]["Mounts"]:
+        if not Path(mount["Source"]).exists():
+            raise SandboxError(f"{mount['Source']}, which is to be mounted, does not exist", next_step="run it again")
+
+
 def _create(client: APIClient, spec: RoleSpec, request: dict[str, Any]) -> None:
     """Create the container; a container of the same name that a dead runner left is removed first."""
     try:
         _request_creation(client, spec.name, request)
     except APIError as error:
-        if error.status_code != _CONFLICT or not _is_orphan(client, spec.name):
+        if not _names_clash(error) or not _is_orphan(client, spec.name):
             raise
         _remove(client, spec.name)
         _request_creation(client, spec.name, request)
@@ -229,6 +242,11 @@ def _create(client: APIClient, spec: RoleSpec, request: dict[str, Any]) -> None:
 
 def _request_creation(client: APIClient, name: str, request: dict[str, Any]) -> None:
     client.create_container_from_config(request, name)  # type: ignore[no-untyped-call]  # untyped in the stubs
+
+
+def _names_clash(error: APIError) -> bool:
+    """Return whether a container of this name exists; Podman says so in words alone."""
+    return error.status_code == _CONFLICT or "is already in use" in str(error.explanation)
 
 
 def _is_orphan(client: APIClient, name: str) -> bool:

@@ -30,6 +30,11 @@ class DaemonInfo:
     api_version: str = DEFAULT_DOCKER_API_VERSION
 
     @property
+    def is_podman(self) -> bool:
+        """Whether it is Podman's service, which answers Docker's requests."""
+        return "BuildahVersion" in self.info
+
+    @property
     def seccomp(self) -> str:
         """Filter of system calls: ``default`` or ``none``."""
         rules = [option for option in self.security if option.startswith("name=seccomp")]
@@ -89,6 +94,8 @@ def create_request(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: boo
     return dict(body)
 
 
+_ROLES_OF_A_USER = 64
+"""More than run at once: the limit ``nproc`` counts the processes of all containers of a user."""
 _BUILDER_CPU_SHARES = 2
 """The lowest weight that Docker accepts (its default is 1024): compilers give way to the cell that is measured."""
 
@@ -110,14 +117,17 @@ def _host_config(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool)
         tmpfs={SCRATCH: f"rw,nosuid,nodev,exec,size={limits.tmpfs_bytes},mode=1777"},
         ipc_mode="private",
         init=True,
-        ulimits=list(_ulimits(spec, unlimited_memlock=unlimited_memlock)),
+        ulimits=list(_ulimits(spec, daemon, unlimited_memlock=unlimited_memlock)),
         log_config=LogConfig(type=LogConfig.types.JSON, config={"max-size": "1m", "max-file": "1"}),
         mounts=list(_mounts(spec, daemon)),
         **_gpu_settings(spec, daemon),
     )
 
 
-def _ulimits(spec: RoleSpec, *, unlimited_memlock: bool) -> Iterator[Ulimit]:
+def _ulimits(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool) -> Iterator[Ulimit]:
+    if daemon.is_podman:  # its own default may be more than its service may set; processes are limited per container
+        most = _ROLES_OF_A_USER * spec.limits.pids
+        yield Ulimit(name="nproc", soft=most, hard=most)
     yield Ulimit(name="core", soft=0, hard=0)
     yield Ulimit(name="nofile", soft=spec.limits.open_files, hard=spec.limits.open_files)
     yield Ulimit(name="fsize", soft=spec.limits.file_bytes, hard=spec.limits.file_bytes)
