@@ -22,7 +22,7 @@ def test_locked_clocks_are_told_per_cell_and_at_the_end(gpu_field):
     assert (ran.returncode, ran.stderr) == (0, "")
     (line,) = [line for line in ran.stdout.splitlines() if line.startswith("[1/1] tiny/honest fp32 h200/cu130: passed")]
     assert line.rpartition(" [")[2].startswith("locked, ")
-    assert "low_resolution, 1 cells: caution: the calls are too short" in ran.stdout
+    assert "low_resolution, 1 cells: caution: the calls are so short" in ran.stdout
     assert "clocks of timed cells: 1 locked" in ran.stdout
 
 
