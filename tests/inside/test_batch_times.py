@@ -101,7 +101,7 @@ def test_call_times_do_not_count_noise_of_hand_overs():
     assert call_times(blocks, "candidate", "eager") == [1000] * 8
 
 
-def test_call_times_of_a_judge_that_was_delayed_are_not_too_short():
+def test_call_times_of_a_delayed_judge_are_not_too_short():
     usual, delayed = block("candidate", LONG, call=20_000), block("candidate", (100,), call=0, delivered=2_000_000)
     found = call_times([usual, delayed, block("eager", LONG)], "candidate", "eager")
     assert found[:-1] == [20_000] * 8

@@ -29,8 +29,8 @@ _LONGEST_GAP_NS = 1_000_000_000  # a block with a longer gap between two snapsho
 _NEAREST_NS = 100_000_000  # for a block without a snapshot inside, the nearest one is used up to this distance
 _NAMED_PIDS = 8
 
-TimedBlock = Block | BatchBlock
-AnyBlock = TypeVar("AnyBlock", Block, BatchBlock)
+_Timed = Block | BatchBlock  # calls of one contestant in a row, single or in batches
+_Kind = TypeVar("_Kind", Block, BatchBlock)
 
 YES = "yes"  # a summary's ``joined`` if telemetry was joined
 
@@ -105,13 +105,13 @@ def _why_not(snapshots: Sequence[DeviceSnapshot], seen: Sequence[ObservedSession
     return ""
 
 
-def _blocks(report: SessionReport | None) -> Iterable[TimedBlock]:
+def _blocks(report: SessionReport | None) -> Iterable[_Timed]:
     for workload in report.workloads if report is not None else ():
         yield from workload.blocks
         yield from workload.batches
 
 
-def _described(block: TimedBlock) -> str:
+def _described(block: _Timed) -> str:
     return "a block of batches" if isinstance(block, BatchBlock) else f"block {block.index}"
 
 
@@ -149,18 +149,18 @@ class _Joiner:
         blocks = self._mark_all(workload.blocks, samples)
         return replace(workload, blocks=blocks, batches=self._mark_all(workload.batches, samples))
 
-    def _mark_all(self, blocks: Sequence[AnyBlock], samples: dict[int, TelemetrySample]) -> tuple[AnyBlock, ...]:
+    def _mark_all(self, blocks: Sequence[_Kind], samples: dict[int, TelemetrySample]) -> tuple[_Kind, ...]:
         seen = [self._observe(block) for block in blocks]
         causes, throttled = _causes(blocks, seen, exclusive=self._exclusive)
         self.throttled |= throttled
         for block, found, cause in zip(blocks, seen, causes, strict=True):
             if cause:
-                self.discarded[cause] += _size(block)
+                self.discarded[cause] += len(block.wall_ns)
             if _is_cold(block):
                 samples |= {sample.at_ns: sample for sample in found.samples}
         return tuple(_mark(*marked) for marked in zip(blocks, seen, causes, strict=True))
 
-    def _observe(self, block: TimedBlock) -> _BlockObservation:
+    def _observe(self, block: _Timed) -> _BlockObservation:
         around = self._around(block)
         return _BlockObservation(
             samples=() if _longest_stretch(block, around) > _LONGEST_GAP_NS else _within(block, around),
@@ -168,21 +168,21 @@ class _Joiner:
             foreign=tuple(sorted({pid for snapshot in around for pid in snapshot.foreign})),
         )
 
-    def _around(self, block: TimedBlock) -> Sequence[DeviceSnapshot]:
+    def _around(self, block: _Timed) -> Sequence[DeviceSnapshot]:
         """Return the snapshots from the last one before ``block`` to the first one after it."""
         first = bisect_right(self._times, block.started_ns) - 1
         last = bisect_left(self._times, block.ended_ns)
         return self._snapshots[max(first, 0) : last + 1]
 
 
-def _longest_stretch(block: TimedBlock, around: Sequence[DeviceSnapshot]) -> int:
+def _longest_stretch(block: _Timed, around: Sequence[DeviceSnapshot]) -> int:
     """Return the longest time around ``block`` without a snapshot, nanoseconds."""
     times = [snapshot.sample.at_ns for snapshot in around]
     points = [min(block.started_ns, *times), *times, max(block.ended_ns, *times)]
     return max(after - before for before, after in pairwise(points))
 
 
-def _within(block: TimedBlock, around: Sequence[DeviceSnapshot]) -> tuple[TelemetrySample, ...]:
+def _within(block: _Timed, around: Sequence[DeviceSnapshot]) -> tuple[TelemetrySample, ...]:
     """Return the samples taken while ``block`` ran; if there are none, the nearest one if it is near enough."""
     samples = [snapshot.sample for snapshot in around]
     inside = tuple(sample for sample in samples if block.started_ns <= sample.at_ns <= block.ended_ns)
@@ -203,17 +203,12 @@ def _throttling(around: Sequence[DeviceSnapshot]) -> frozenset[EventReason]:
     return THROTTLING & (shown | counted)
 
 
-def _is_cold(block: TimedBlock) -> bool:
+def _is_cold(block: _Timed) -> bool:
     return isinstance(block, BatchBlock) or block.regime is Regime.COLD
 
 
-def _size(block: TimedBlock) -> int:
-    """Return the number of times in ``block``."""
-    return len(block.wall_ns)
-
-
 def _causes(
-    blocks: Sequence[TimedBlock], seen: Sequence[_BlockObservation], *, exclusive: bool
+    blocks: Sequence[_Timed], seen: Sequence[_BlockObservation], *, exclusive: bool
 ) -> tuple[list[str], set[EventReason]]:
     """Return per block why it is discarded, empty if it is not, and why the workload is throttled.
 
@@ -256,17 +251,17 @@ def names_of(reasons: Iterable[EventReason]) -> list[str]:
     return [reason.value for reason in EventReason if reason in named]
 
 
-def _samples(blocks: Sequence[TimedBlock], counts: Sequence[bool]) -> Counter[str]:
+def _samples(blocks: Sequence[_Timed], counts: Sequence[bool]) -> Counter[str]:
     """Count the samples per contestant in those cold blocks that count."""
     found: Counter[str] = Counter()
     for block, does in zip(blocks, counts, strict=True):
         if _is_cold(block):
             name = block.contestant or (block.role.value if isinstance(block, Block) else "")
-            found[name] += _size(block) if does else 0
+            found[name] += len(block.wall_ns) if does else 0
     return found
 
 
-def _mark(block: AnyBlock, found: _BlockObservation, cause: str) -> AnyBlock:
+def _mark(block: _Kind, found: _BlockObservation, cause: str) -> _Kind:
     if isinstance(block, BatchBlock):
         return replace(block, discarded=cause or None, sm_clock_mhz=_mean(found.samples, "sm_clock_mhz"))
     return replace(

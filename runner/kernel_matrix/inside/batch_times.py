@@ -10,16 +10,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain
 from statistics import median
-from typing import List, Optional, Sequence, Tuple
+from typing import Iterable, List, Sequence, Tuple
 
 from kernel_matrix.model.messages import BatchBlock
 
 FEWEST = 8
 """The median of fewer numbers has no interval."""
 LATE_NS = 300_000
-"""Deliveries of the same inputs to two processes with the same code were seen to differ by up to 130 µs on an H100."""
+"""A delivery later than the baseline's by more than this counts as time of the calls. Deliveries to two processes with
+the same code were seen to differ by up to 130 µs on an H100."""
 EXACT_COUNT = 200
 """Ranks of more numbers follow from the normal approximation, rounded outwards."""
 
@@ -86,27 +87,23 @@ def call_times(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> 
     where the judge itself was delayed.
     """
     ours, theirs = (_long(blocks, name) for name in (contestant, baseline))
-    beside = -start_ns(blocks, baseline)
-    if all(block.in_place for block in (*ours, *theirs)):
-        beside += _excess_ns([block.handover_ns for block in ours], [block.handover_ns for block in theirs])
-    usual = _usual([block.delivered_ns for block in theirs]).estimate if theirs else math.inf
+    if not theirs:  # nothing to compare with
+        return [ns for block in ours for ns in _per_call(block, block.wall_ns)]
+    start, usual = start_ns(blocks, baseline), _interval(block.delivered_ns for block in theirs).estimate
+    in_place = {block.in_place for block in (*ours, *theirs)}
+    put_off = 0.0
+    if in_place == {True}:
+        put_off = _excess_ns([block.handover_ns for block in ours], [block.handover_ns for block in theirs])
     times = [
-        (wall_ns + beside + (delivered_ns - usual if delivered_ns - usual > LATE_NS else 0)) / calls
+        (wall_ns - start + put_off + _late_ns(delivered_ns - usual)) / calls
         for block in ours
         for calls, delivered_ns, wall_ns in zip(block.calls, block.delivered_ns, block.wall_ns)
     ]
-    if any(block.in_place for block in (*ours, *theirs)):
+    if in_place != {False}:
         return times
     our_copies, their_copies = ([_copies(block) for block in side] for side in (ours, theirs))
-    excess = _excess_ns(our_copies, their_copies)
-    return [with_hidden_ns(ns, median(chain(*their_copies)), excess) for ns in times] if excess else times
-
-
-def block_times(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> List[Optional[float]]:
-    """Return a contestant's median time per call in each block of long batches, nanoseconds; None if discarded."""
-    kept = [block for block in blocks if not block.discarded]
-    times = iter(call_times(kept, contestant, baseline))
-    return [None if block.discarded else median(islice(times, len(block.calls))) for block in _long(blocks, contestant)]
+    excess, copied = _excess_ns(our_copies, their_copies), _interval(their_copies).estimate
+    return [with_hidden_ns(ns, copied, excess) for ns in times] if excess else times
 
 
 def longest_ns(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> float:
@@ -126,24 +123,16 @@ def longest_ns(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> 
     ours, theirs = (_long(blocks, name) for name in (contestant, baseline))
     if min(sum(len(block.calls) for block in side) for side in (ours, theirs)) < FEWEST:
         return math.inf
-    beside = _usual([block.least_ns for block in theirs]).low
     in_place = {block.in_place for block in (*ours, *theirs)}
+    least = _interval(block.least_ns for block in theirs).low
+    if in_place == {False}:
+        shown = _interval(_per_call(block, block.delivered_ns, block.wall_ns, less=least) for block in ours)
+        handover, usual = (_interval(map(_copies, side)) for side in (ours, theirs))
+        return with_hidden_ns(shown.high, usual.high, max(0.0, handover.high - usual.low))
     if in_place == {True}:
-        beside += _usual([block.handover_ns for block in theirs]).low
-    copied = in_place == {False}
-    shown = median_interval(
-        [
-            (delivered + wall + (0 if copied else handover) - beside) / calls
-            for block in ours
-            for calls, delivered, wall, handover in zip(
-                block.calls, block.delivered_ns, block.wall_ns, block.handover_ns
-            )
-        ]
-    ).high
-    if not copied:
-        return shown
-    handover, usual = (_usual([_copies(block) for block in side]) for side in (ours, theirs))
-    return with_hidden_ns(shown, usual.high, max(0.0, handover.high - usual.low))
+        least += _interval(block.handover_ns for block in theirs).low
+    parts = ((block, block.delivered_ns, block.wall_ns, block.handover_ns) for block in ours)
+    return _interval(_per_call(*part, less=least) for part in parts).high
 
 
 def with_hidden_ns(shown: float, copied: float, excess: float) -> float:
@@ -174,9 +163,19 @@ def _walls(blocks: Sequence[BatchBlock]) -> List[Tuple[int, int]]:
     return [pair for block in blocks for pair in zip(block.calls, block.wall_ns)]
 
 
+def _per_call(block: BatchBlock, *parts: Sequence[int], less: float = 0.0) -> List[float]:
+    """Return the sum of the parts of each batch, less a constant, per call, nanoseconds."""
+    return [(sum(times) - less) / calls for calls, *times in zip(block.calls, *parts)]
+
+
 def _copies(block: BatchBlock) -> List[float]:
     """Return the time per call of handing over the outputs of each batch, nanoseconds."""
-    return [ns / calls for ns, calls in zip(block.handover_ns, block.calls)]
+    return _per_call(block, block.handover_ns)
+
+
+def _late_ns(excess: float) -> float:
+    """Return by how much a delivery was late; 0 if that may be noise."""
+    return excess if excess > LATE_NS else 0.0
 
 
 def _excess_ns(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> float:
@@ -190,5 +189,6 @@ def _excess_ns(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]
     return median(our_times) - median(their_times)
 
 
-def _usual(times: Sequence[Sequence[float]]) -> MedianInterval:
+def _interval(times: Iterable[Sequence[float]]) -> MedianInterval:
+    """Return the median interval over the times of all blocks, given per block."""
     return median_interval(list(chain(*times)))

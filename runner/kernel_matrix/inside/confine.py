@@ -118,9 +118,11 @@ _FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 1
 _OF_NO_FOLDER = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _NET_RIGHTS = 3  # to bind and to connect TCP sockets, from version 4 on
 _SCOPES = 3  # abstract sockets and signals stay among the processes of the module, from version 6 on
-_OWN_THREADS = "/proc/self/task"  # where a process writes the names of its threads; CUDA does not start otherwise
+_THREADS = "threads"
+# Where a process writes the names of its threads; CUDA does not start if it cannot.
+_OWN_THREADS = BindMount("/proc/self/task", "/proc/self/task", _THREADS)
 _ALLOWED = {
-    _OWN_THREADS: _WRITE_FILE | _TRUNCATE,
+    _THREADS: _WRITE_FILE | _TRUNCATE,
     READ_ONLY: _EXECUTE | _READ_FILE | _READ_DIR,
     WRITABLE: ~(_MAKE_CHAR | _MAKE_BLOCK),
     DEVICE: _READ_FILE | _WRITE_FILE | _IOCTL_DEV,
@@ -275,7 +277,7 @@ def landlock_version() -> int:
 
 
 def _restrict_files(binds: Tuple[BindMount, ...]) -> None:
-    """Let the kernel refuse this process, for good, all files but those at and below ``binds``.
+    """Let the kernel refuse this process, for good, all files but those at and below ``binds`` and of its own threads.
 
     TCP sockets, and signals and abstract sockets to processes outside, are refused too where the kernel can do that.
     """
@@ -286,7 +288,7 @@ def _restrict_files(binds: Tuple[BindMount, ...]) -> None:
     size = ctypes.c_size_t(24 if version >= 6 else 16 if version >= 4 else 8)
     ruleset = _libc.syscall(_LANDLOCK_CREATE, ctypes.byref(raw), size, 0)
     _check(min(ruleset, 0), "make a Landlock ruleset")  # a descriptor is no error
-    for bind in (*binds, BindMount(_OWN_THREADS, _OWN_THREADS, _OWN_THREADS)):
+    for bind in (*binds, _OWN_THREADS):
         _allow_below(ruleset, bind, handled)
     _check(_libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0), "restrict files by Landlock")
     os.close(ruleset)

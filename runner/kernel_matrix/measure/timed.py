@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from operator import sub
 from statistics import median
 from typing import Any
 
-from kernel_matrix.inside.batch_times import MedianInterval, block_times, call_times, median_interval
+from kernel_matrix.inside.batch_times import MedianInterval, call_times, median_interval
 from kernel_matrix.model.enums import Implementation, Regime, Role
 from kernel_matrix.model.messages import BatchBlock, Block, WorkloadReport, from_json
 
@@ -59,7 +59,6 @@ class WorkloadTimes:
         self._device_ns: dict[tuple[str, str], list[int]] = {}
         self._medians: dict[tuple[str, str], float | None] = {}
         self._batch_times: dict[str, Sequence[float]] = {}
-        self._comparable: dict[str, bool] = {}
 
     @classmethod
     def of_report(cls, workload: WorkloadReport) -> WorkloadTimes:
@@ -97,15 +96,17 @@ class WorkloadTimes:
         return self._medians[key]
 
     def time_ns(self, contestant: str) -> float | None:
-        """Return the median time of a cold call, in batches if :meth:`in_batches`, else as claimed."""
-        found = self.batches(contestant) if self.in_batches(EAGER) and self.in_batches(contestant) else None
+        """Return the median time of a cold call, in batches where these compare eager and this contestant.
+
+        Elsewhere it is the claimed one.
+        """
+        found = self.batches(contestant) if self._is_timed_in_batches(contestant) else None
         return found.estimate if found else self.claimed_ns(contestant)
 
     def samples_ns(self, contestant: str) -> Sequence[float]:
         """Return the times of which :meth:`time_ns` is the median."""
-        if self.in_batches(EAGER) and self.in_batches(contestant):
-            return self._call_times(contestant)
-        return self.device_ns(contestant)
+        timed_in_batches = self._is_timed_in_batches(contestant)
+        return self._call_times(contestant) if timed_in_batches else self.device_ns(contestant)
 
     def batches(self, contestant: str) -> MedianInterval | None:
         """Return the time of one call in batches by the judge's clock alone; None where there are none."""
@@ -115,16 +116,12 @@ class WorkloadTimes:
     def in_batches(self, against: str = EAGER) -> bool:
         """Return True if batches compare the candidate with ``against``.
 
-        Both sides' times need an interval, and the outputs of both must lie in the judge's memory, or of neither: the
-        time of copies, which one side makes while it computes, is no part of the other's.
+        Both sides' times need an interval, and the outputs of both must lie in the judge's memory, or of neither: else
+        one side's time holds copies of outputs, and the other's does not.
         """
-        if against not in self._comparable:
-            found = [self.batches(name) for name in (CANDIDATE, against)]
-            known = all(one is not None and math.isfinite(one.high) and one.low > 0 for one in found)
-            sides = (CANDIDATE, against)
-            places = {block.in_place for block in self._kept_batches if block.contestant in sides}
-            self._comparable[against] = known and len(places) == 1
-        return self._comparable[against]
+        sides = (CANDIDATE, against)
+        known = all((found := self.batches(name)) and math.isfinite(found.high) and found.low > 0 for name in sides)
+        return known and len({block.in_place for block in self._kept_batches if block.contestant in sides}) == 1
 
     def speedup(self, against: str = EAGER) -> float | None:
         """Compute the time of ``against`` ÷ the candidate's, at most what the judge's own clock allows.
@@ -161,18 +158,28 @@ class WorkloadTimes:
     def paired_speedups(self) -> list[float]:
         """Compute the speed-up over eager of each pair of interleaved cold blocks, limited like that of the session."""
         if self.in_batches():
-            ours, theirs = (block_times(self._batches, name, EAGER) for name in (CANDIDATE, EAGER))
-            return [b / a for a, b in zip(ours, theirs, strict=False) if a and b and min(a, b) > 0]
+            pairs = zip(self._block_times(CANDIDATE), self._block_times(EAGER), strict=False)
+            return [b / a for a, b in pairs if min(a, b) > 0]
         claimed, limited = self._claimed_speedup(EAGER), self.speedup()
         if not claimed or not limited:
             return []
-        pairs = [
+        ours, theirs = self._blocks.get((CANDIDATE, COLD), ()), self._blocks.get((EAGER, COLD), ())
+        medians = [
             (median(a.device_ns), median(b.device_ns))
-            for a, b in zip(*(self._blocks.get((name, COLD), ()) for name in (CANDIDATE, EAGER)), strict=False)
+            for a, b in zip(ours, theirs, strict=False)
             if a.device_ns and b.device_ns
         ]
         limit = limited / claimed
-        return [b / a * limit for a, b in pairs if a and b]
+        return [b / a * limit for a, b in medians if a and b]
+
+    def _is_timed_in_batches(self, contestant: str) -> bool:
+        return self.in_batches(EAGER) and self.in_batches(contestant)
+
+    def _block_times(self, contestant: str) -> list[float]:
+        """Return the median time per call of each block of long batches; 0 for a block that does not count."""
+        times = iter(self._call_times(contestant))
+        blocks = [block for block in self._batches if block.contestant == contestant and not block.short]
+        return [0.0 if block.discarded else median(islice(times, len(block.calls))) for block in blocks]
 
     def _call_times(self, contestant: str) -> Sequence[float]:
         if contestant not in self._batch_times:

@@ -226,7 +226,8 @@ def _check_mounts(request: Mapping[str, Any]) -> None:
     """
     for mount in request["HostConfig"]["Mounts"]:
         if not Path(mount["Source"]).exists():
-            raise SandboxError(f"{mount['Source']}, which is to be mounted, does not exist", next_step="run it again")
+            message = f"{mount['Source']}, which is to be mounted, does not exist"
+            raise SandboxError(message, next_step="see what removes files there while cells run, and run again")
 
 
 def _create(client: APIClient, spec: RoleSpec, request: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ class DaemonInfo:
 
     @property
     def is_podman(self) -> bool:
-        """Whether it is Podman's service, which answers Docker's requests."""
+        """True if Podman's service answers in place of a Docker daemon."""
         return "BuildahVersion" in self.info
 
     @property

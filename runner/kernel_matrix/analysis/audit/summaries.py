@@ -15,8 +15,8 @@ from kernel_matrix.model.enums import Implementation, Regime, Role
 _ROUNDING: Final = 1e-6
 _FAR: Final = 1.5
 """Factor from the median beyond which a call cannot be the same work under the same conditions."""
-_SHOWN: Final = pl.col("candidate_median_ns") == claimed("candidate")
-"""The time of a row is the median of its single calls, not one in batches."""
+_OF_SINGLE_CALLS: Final = pl.col("candidate_median_ns") == claimed("candidate")
+"""Whether the time of a row is the median of its single calls, not a time in batches."""
 _FAR_SHARE: Final = 0.2
 """Share of such calls that is a finding; the first call of each block, one in eight, is often late."""
 
@@ -59,7 +59,7 @@ def scattered(tables: Tables) -> pl.LazyFrame:
     """
     time, median = pl.col("device_ns"), pl.col("median")
     far = (time > median * _FAR) | (time * _FAR < median)
-    counted = _calls(tables).filter("shown").group_by(*ROW, "contestant").agg(
+    counted = _calls(tables).filter("of_single_calls").group_by(*ROW, "contestant").agg(
         pl.len().alias("calls"),
         far.sum().alias("far"),
         time.min().alias("least"),
@@ -79,12 +79,14 @@ def _calls(tables: Tables) -> pl.LazyFrame:
     sides = [Role.CANDIDATE.value, Implementation.EAGER.value]
     cold = (pl.col("regime") == Regime.COLD.value) & pl.col("contestant").is_in(sides) & pl.col("discarded").is_null()
     medians = {"candidate": claimed("candidate"), "baseline": claimed("baseline")}
-    summaries = tables.cells.select(*ROW, "candidate_samples", "baseline_samples", **medians, shown=_SHOWN).unique(ROW)
+    summaries = tables.cells.select(
+        *ROW, "candidate_samples", "baseline_samples", **medians, of_single_calls=_OF_SINGLE_CALLS
+    ).unique(ROW)
     ours = pl.col("contestant") == Role.CANDIDATE.value
     return tables.samples.filter(cold).select(*ROW, "contestant", "device_ns").join(summaries, on=ROW).select(
         *ROW, "contestant", "device_ns",
         pl.when(ours).then("candidate").otherwise("baseline").alias("median"),
-        "shown",
+        "of_single_calls",
         pl.when(ours).then("candidate_samples").otherwise("baseline_samples").alias("number"),
     )  # fmt: skip
 

@@ -593,7 +593,10 @@ class Timer:
         return min(len(samples_of(self.timing.blocks, name)) for name in self._main)
 
     def _least_samples(self, *, costly: bool) -> int:
-        """Return how many samples each side needs: fewer if calls are costly and the medians precise by then."""
+        """Return how many samples each side needs.
+
+        Fewer suffice if calls are costly, and batches follow or the medians are precise by then.
+        """
         few = self._fewest // COSTLY_SHARE
         suffice = self._samples() < few or self._batches_to_come or self._precise()
         return few if costly and suffice else self._fewest
