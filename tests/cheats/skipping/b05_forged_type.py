@@ -1,7 +1,7 @@
 """The same, with the idea of a type replaced in all that runs beside it: the work is done while it is copied out.
 
 class: B5
-expect: timing_mismatch | incorrect_structure
+expect: timing_mismatch | incorrect_structure | incorrect_values
 problem: relu
 stopped-by: two clocks
 finding: lazy
