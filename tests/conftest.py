@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kernel_matrix.environments.unpacked_images import FOLDER_VARIABLE
 from kernel_matrix.platforms.registry import get_platform
 
 # Threads of torch that wait by turning in circles take the cores from tests that run beside this one.
@@ -81,6 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if TURNS not in os.environ:
         folder = tempfile.TemporaryDirectory(prefix="km-turns-")
         os.environ[TURNS] = folder.name
+        os.environ[FOLDER_VARIABLE] = f"{folder.name}/unpacked"  # not the images that this user has
         config.add_cleanup(lambda: (os.environ.pop(TURNS), folder.cleanup()))
 
 
@@ -139,6 +141,25 @@ def cpu_lock(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pytest.fail(missing, pytrace=False)
         pytest.skip(missing)
     return lock
+
+
+@pytest.fixture(scope="session")
+def unpacked_cpu_lock(cpu_lock: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That lock, with the CPU image unpacked as well, from what the daemon saves (a minute)."""
+    from kernel_matrix.images.image_store import connect  # noqa: PLC0415  # see cpu_lock
+    from kernel_matrix.images.lock import load_lock  # noqa: PLC0415  # same
+    from kernel_matrix.images.resolve import ImagePresence, image_status  # noqa: PLC0415  # same
+    from kernel_matrix.images.unpacked_store import UnpackedStore  # noqa: PLC0415  # same
+
+    entry, store = load_lock(cpu_lock)["cpu"], UnpackedStore()
+    saved = tmp_path_factory.mktemp("saved") / "cpu.tar"
+    with _turn(Path(os.environ[TURNS], "unpacking"), alone=True):
+        if image_status(entry, store).presence is not ImagePresence.PRESENT:
+            with connect() as client, saved.open("wb") as file:
+                file.writelines(client.images.get(entry.reference).save(named=True))
+            store.load(entry, saved, print)
+            saved.unlink()
+    return cpu_lock
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kernel_matrix.api.compare_results import Comparison, ComparisonRules, compare, confirm
     from kernel_matrix.api.gpus import calibrate_gpus, find_gpus, inventory, watch_gpus
     from kernel_matrix.api.host import diagnose_host, sweep
-    from kernel_matrix.api.images import build_image, list_images, lock_images, pull_images, verify_images
+    from kernel_matrix.api.images import build_image, list_images, lock_images, pull_images, unpack_image, verify_images
     from kernel_matrix.api.make_tables import import_results, merge
     from kernel_matrix.api.night_baselines import accept_change, list_baselines, set_baseline, show_baseline
     from kernel_matrix.api.nightly import NightOptions, plan_night, run_night
@@ -90,6 +90,7 @@ __all__ = [
     "set_baseline",
     "show_baseline",
     "sweep",
+    "unpack_image",
     "verify_images",
     "watch_gpus",
     "write_report",
@@ -140,6 +141,7 @@ _MODULE_OF = {
     "set_baseline": "night_baselines",
     "show_baseline": "night_baselines",
     "sweep": "host",
+    "unpack_image": "images",
     "verify_images": "images",
     "watch_gpus": "gpus",
     "write_report": "report",

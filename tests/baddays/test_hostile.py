@@ -11,6 +11,7 @@ from kernel_matrix.inside import confine
 from kernel_matrix.model.enums import Fault, Status, fault_of
 from kernel_matrix.results.reading import read_record
 from kernel_matrix.sandboxes.process import ProcessSandbox
+from tests.baddays.conftest import LOCKS, SANDBOXES
 from tests.baddays.field import HERE, ROOT, Field, events, new_field
 from tests.baddays.living import containers, processes
 
@@ -72,11 +73,11 @@ class Night:
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param("docker", marks=pytest.mark.docker), pytest.param("process", marks=pytest.mark.torch)],
+    params=SANDBOXES,
 )
 def night(request, tmp_path_factory):
-    lock = request.getfixturevalue("cpu_lock") if request.param == "docker" else None
-    if request.param == "process" and ProcessSandbox().confinement.namespaces == confine.NONE:
+    lock = request.getfixturevalue(LOCKS[request.param]) if request.param in LOCKS else None
+    if request.param != "docker" and ProcessSandbox().confinement.namespaces == confine.NONE:
         pytest.skip(
             "this machine gives processes no namespaces of their own: hostile candidates need the docker sandbox"
         )

@@ -10,9 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from kernel_matrix.cli import build_app
+from kernel_matrix.environments.unpacked_images import FOLDER_VARIABLE
 from kernel_matrix.errors import ImageError, KernelMatrixError, UsageError
 from kernel_matrix.images import LockEntry, LockState
 from kernel_matrix.images.lock import load_lock, save_lock
+from tests.images.tiny_images import local_entry, make_archive, tar_of
 
 D1 = "sha256:" + "1" * 64
 ENTRY = LockEntry(
@@ -62,11 +64,41 @@ def test_list_shows_the_lock_and_what_is_here(lock: Path) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.usefixtures("no_daemon")
 def test_list_works_without_a_daemon(lock: Path) -> None:
-    result = images("list", "--lock", str(lock), "--json")
+    result = images("list", "--lock", str(lock), "--sandbox", "docker", "--json")
     assert result.exception is None, result.exc_info
     assert json.loads(result.stdout)[0]["here"] is None
     assert "daemon was not asked" in result.stderr
-    assert isinstance(images("verify", "--lock", str(lock)).exception, ImageError)
+    assert isinstance(images("verify", "--lock", str(lock), "--sandbox", "docker").exception, ImageError)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("no_daemon")
+def test_without_a_daemon_unpacked_images_are_meant(lock: Path) -> None:
+    (row,) = json.loads(images("list", "--lock", str(lock), "--json").stdout)
+    assert row["here"] == "absent"
+    assert isinstance(images("verify", "cu1", "--lock", str(lock)).exception, ImageError)
+
+
+def test_an_archive_is_unpacked_and_verified(lock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "unpacked"))
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    archive = make_archive(tar_of(folder / "tree.tar", {"a": b"1"}))
+    save_lock(lock, {"tiny": local_entry(archive)})
+    result = images("pull", "tiny", "--lock", str(lock), "--archive", str(archive.path))
+    assert result.exception is None, result.exc_info
+    assert "layer 1 of 1 unpacked" in result.stderr
+    assert str(tmp_path / "unpacked") in result.stderr.replace("\n", "")
+    (row,) = json.loads(images("verify", "tiny", "--lock", str(lock), "--sandbox", "unpacked", "--json").stdout)
+    assert (row["here"], row["complaints"]) == ("present", [])
+    for words in (("tiny", "more"), ("tiny", "--sandbox", "docker")):
+        assert images("pull", *words, "--lock", str(lock), "--archive", str(archive.path)).exit_code == 2
+
+
+@pytest.mark.parametrize("sandbox", ["process", "podman"])
+def test_a_sandbox_without_images_is_a_usage_error(lock: Path, sandbox: str) -> None:
+    error = failure("list", "--lock", str(lock), "--sandbox", sandbox)
+    assert isinstance(error, UsageError)
 
 
 @pytest.mark.docker

@@ -153,6 +153,28 @@ def test_dry_run_shows_settings_of_processes_and_runs_nothing(field):
 
 
 @pytest.mark.docker
+@pytest.mark.timeout(1800)  # see below
+def test_an_unpacked_image_is_what_docker_runs(tmp_path, unpacked_cpu_lock):
+    with new_field(tmp_path, unpacked_cpu_lock) as field:
+        for sandbox in ("docker", "unpacked"):
+            ran = field.run("--sandbox", sandbox, "--rerun", "all")
+            assert (ran.returncode, ran.stderr) == (0, "")
+        contained, unpacked = field.records()
+    assert [record["host"]["engine"] for record in (contained, unpacked)] == ["docker", "unpacked"]
+    assert {record["outcome"]["status"] for record in (contained, unpacked)} == {"passed"}
+    assert contained["host"]["environment"] == unpacked["host"]["environment"]
+    pins = [
+        {name: record["host"]["image"][name] for name in ("reference", "repo_digest", "state")}
+        for record in (contained, unpacked)
+    ]
+    assert pins[0] == pins[1]
+    assert (
+        unpacked["host"]["image"]["id"] == json.loads(unpacked_cpu_lock.read_text())["images"]["cpu"]["config_digest"]
+    )
+    assert unpacked["host"]["image"]["store"] == "unpacked"
+
+
+@pytest.mark.docker
 @pytest.mark.timeout(1800)  # where the CPU image is missing, it is built first
 def test_a_dry_run_on_docker_shows_the_create_requests(tmp_path, cpu_lock):
     with new_field(tmp_path, cpu_lock) as field:

@@ -28,7 +28,7 @@ class Answers:
 
     def __init__(self, name, reason=""):
         self.name = name
-        self.uses_images = name == "docker"
+        self.uses_images = name != "process"
         self._reason = reason
 
     def status(self):
@@ -39,7 +39,8 @@ class Answers:
 def host(monkeypatch):
     """Sets up a host: why sandboxes cannot be used, what images it has, its devices."""
 
-    def made(*, images=None, gpus=(CPU_DEVICE,), **reasons):
+    def made(*, images=None, gpus=(CPU_DEVICE,), unpacked="nothing is unpacked", **reasons):
+        reasons["unpacked"] = unpacked
         monkeypatch.setattr(survey_module, "open_sandbox", lambda name: Answers(name, reasons.get(name, "")))
         monkeypatch.setattr(survey_module, "_images", lambda *_, **__: images or {})
         inventories = {"cpu": PlatformInventory(gpus=gpus), "nvidia": PlatformInventory(reason="no NVIDIA driver")}
@@ -84,7 +85,10 @@ def test_docker_is_taken_where_it_has_an_image_for_a_device(host, matrix):
 def test_survey_without_daemon_selects_process_and_keeps_reason(host, matrix):
     host(docker="no Docker daemon answers")
     found = survey(matrix)
-    assert (found.sandbox.name, found.inventory.sandbox_reason) == ("process", "no Docker daemon answers")
+    assert (found.sandbox.name, found.inventory.sandbox_reason) == (
+        "process",
+        "no Docker daemon answers; nothing is unpacked",
+    )
     assert found.images == {}
 
 
@@ -96,6 +100,13 @@ def test_a_daemon_without_an_image_for_any_device_gives_way(images, host, matrix
     found = survey(matrix)
     assert found.sandbox.name == "process"
     assert "docker answers, but has none of the pinned images" in found.inventory.sandbox_reason
+
+
+def test_unpacked_images_come_before_local_processes(host, matrix):
+    host(images={"cpu": RESOLVED}, docker="no Docker daemon answers", unpacked="")
+    found = survey(matrix)
+    assert (found.sandbox.name, found.inventory.sandbox_reason) == ("unpacked", "no Docker daemon answers")
+    assert found.images == {"cpu": RESOLVED}
 
 
 def test_an_image_for_a_gpu_counts_where_the_gpu_is(host, matrix):
@@ -121,12 +132,12 @@ def test_survey_without_usable_sandbox_still_returns_inventory(host, matrix):
     host(docker="no Docker daemon answers", process="torch is not installed")
     found = survey(matrix).inventory
     assert found.sandbox == "process"
-    assert found.sandbox_reason == "no Docker daemon answers"
+    assert found.sandbox_reason == "no Docker daemon answers; nothing is unpacked"
 
 
 def test_an_unknown_sandbox_is_refused_with_the_known_ones(host, matrix):
     host()
-    with pytest.raises(UsageError, match="unknown sandbox 'podman'; allowed: auto, docker, process"):
+    with pytest.raises(UsageError, match="unknown sandbox 'podman'; allowed: auto, docker, unpacked, process"):
         survey(matrix, sandbox="podman")
 
 
@@ -140,7 +151,7 @@ def test_why_devices_are_missing_is_kept(host, matrix):
 def test_survey_reads_lock_beside_matrix_unless_another_is_named(host, matrix, monkeypatch):
     host()
     read: list[Path] = []
-    monkeypatch.setattr(survey_module, "_images", lambda _matrix, lock, **_: read.append(lock) or {})
+    monkeypatch.setattr(survey_module, "_images", lambda _sandbox, _matrix, lock, **_: read.append(lock) or {})
     survey(matrix, sandbox="docker")
     survey(matrix, sandbox="docker", lock_path=Path("/other.lock"))
     assert read == [matrix.root / "images" / "images.lock", Path("/other.lock")]

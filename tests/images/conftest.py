@@ -13,13 +13,12 @@ import pytest
 from docker import DockerClient
 
 from kernel_matrix.images import ResolvedImage
-from kernel_matrix.images.archive import SOURCE_DATE_EPOCH, ImageArchive, write_archive
+from kernel_matrix.images.archive import ImageArchive
 from kernel_matrix.images.image_build import ensure_local
 from kernel_matrix.images.image_store import connect
-from kernel_matrix.images.layer import write_layer
 
 sys.path.insert(0, str(Path(__file__).parent))  # for tiny_images: pytest's importlib mode adds no folder by itself
-from tiny_images import Handler, MakeImage, Registry, forget, tar_of
+from tiny_images import Handler, MakeImage, Registry, forget, make_archive, tar_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,21 +33,10 @@ def client() -> Iterator[DockerClient]:
 def make_image(tmp_path: Path) -> MakeImage:
     """Return a function that writes a tiny image of one layer with the given files."""
 
-    def make(
-        files: dict[str, bytes], *, repository: str = "kernel-matrix-test/tiny", mode: int = 0o644
-    ) -> ImageArchive:
+    def make(files: dict[str, bytes], *, mode: int = 0o644, **settings: str) -> ImageArchive:
         folder = tmp_path / f"image-{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
-        tree = tar_of(folder / "tree.tar", files, mode=mode)
-        layer = write_layer(tree, folder / "layer.tar", newest_s=SOURCE_DATE_EPOCH)
-        return write_archive(
-            folder / "image.tar",
-            layer,
-            folder / "layer.tar",
-            repository=repository,
-            config={"Env": ["PATH=/bin"], "Cmd": ["sh"]},
-            created_s=SOURCE_DATE_EPOCH,
-        )
+        return make_archive(tar_of(folder / "tree.tar", files, mode=mode), **settings)
 
     return make
 

@@ -10,7 +10,7 @@ from docker import DockerClient
 from tiny_images import MakeImage
 
 from kernel_matrix.images.archive import ImageArchive
-from kernel_matrix.images.image_store import store_of
+from kernel_matrix.images.image_store import DaemonStore
 
 
 def parts(archive: ImageArchive) -> dict[str, bytes]:
@@ -52,7 +52,7 @@ def test_the_daemon_finds_what_was_foretold(
     make_image: MakeImage, load: Callable[[ImageArchive], str], client: DockerClient
 ) -> None:
     archive = make_image({"etc/greeting": b"hello"})
-    foretold = archive.manifest_digest if store_of(client).containerd else archive.config_digest
+    foretold = archive.manifest_digest if DaemonStore.of(client).containerd else archive.config_digest
     assert load(archive) == foretold
     attrs = client.images.get(archive.reference).attrs
     assert attrs["Config"]["Env"] == ["PATH=/bin"]

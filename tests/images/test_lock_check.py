@@ -9,6 +9,7 @@ from tiny_images import MakeImage, forget, write_recipe
 
 from kernel_matrix.images import LockEntry, LockState
 from kernel_matrix.images.archive import ImageArchive
+from kernel_matrix.images.image_store import DaemonStore
 from kernel_matrix.images.lock_check import audit, folder_complaints
 from kernel_matrix.images.recipe import inputs_digest
 from kernel_matrix.images.resolve import ImagePresence
@@ -58,7 +59,7 @@ def test_present_absent_different(
     load(here)
     client.images.get(here.reference).tag(*moved.reference.split(":"))
     try:
-        findings = audit([local_entry(archive) for archive in (here, gone, moved)], tmp_path, client)
+        findings = audit([local_entry(archive) for archive in (here, gone, moved)], tmp_path, DaemonStore.of(client))
     finally:
         forget(client, moved.reference)
     assert [finding.presence for finding in findings] == [

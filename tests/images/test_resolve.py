@@ -13,7 +13,7 @@ from tiny_images import MakeImage, forget
 from kernel_matrix.errors import ImageError
 from kernel_matrix.images import LockEntry, LockState
 from kernel_matrix.images.archive import ImageArchive
-from kernel_matrix.images.image_store import store_of
+from kernel_matrix.images.image_store import DaemonStore
 from kernel_matrix.images.resolve import ImagePresence, image_status, resolve_image
 
 D1, D2, D3 = ("sha256:" + digit * 64 for digit in "123")
@@ -36,15 +36,15 @@ def test_the_pinned_image_is_what_runs(
 ) -> None:
     archive = make_image({"a": b"1"})
     image_id = load(archive)
-    resolved = resolve_image(local(archive), "tiny", client=client)
+    resolved = resolve_image(local(archive), "tiny", store=DaemonStore.of(client))
     assert (resolved.id, resolved.state, resolved.reference) == (image_id, "local", archive.reference)
-    assert resolved.store == store_of(client).name
+    assert resolved.store == DaemonStore.of(client).name
 
 
 @pytest.mark.docker
 def test_an_image_that_is_not_there_says_how_to_get_it(make_image: MakeImage, client: DockerClient) -> None:
     with pytest.raises(ImageError, match="does not have it") as caught:
-        resolve_image(local(make_image({"a": b"never loaded"})), "tiny", client=client)
+        resolve_image(local(make_image({"a": b"never loaded"})), "tiny", store=DaemonStore.of(client))
     assert "images build tiny" in caught.value.next_step
 
 
@@ -58,8 +58,8 @@ def test_resolve_different_image_is_refused_unless_unpinned(
     client.images.get(other_id).tag(repository, tag=tag)
     try:
         with pytest.raises(ImageError, match=f"is {other_id}, the lock says"):
-            resolve_image(local(locked), "tiny", client=client)
-        resolved = resolve_image(local(locked), "tiny", client=client, allow_unpinned=True)
+            resolve_image(local(locked), "tiny", store=DaemonStore.of(client))
+        resolved = resolve_image(local(locked), "tiny", store=DaemonStore.of(client), allow_unpinned=True)
         assert (resolved.id, resolved.state) == (other_id, "unpinned")
     finally:
         forget(client, locked.reference)
@@ -70,13 +70,13 @@ def test_a_toolchain_without_an_entry_runs_only_unpinned(
     make_image: MakeImage, load: Callable[[ImageArchive], str], client: DockerClient
 ) -> None:
     with pytest.raises(ImageError, match="no entry in the image lock"):
-        resolve_image(None, "no-such-toolchain", client=client, allow_unpinned=True)
+        resolve_image(None, "no-such-toolchain", store=DaemonStore.of(client), allow_unpinned=True)
     image_id = load(make_image({"a": b"1"}, repository="kernel-matrix/test-unlocked"))
     client.images.get(image_id).tag("kernel-matrix/test-unlocked")
     try:
         with pytest.raises(ImageError, match="images build test-unlocked"):
-            resolve_image(None, "test-unlocked", client=client)
-        resolved = resolve_image(None, "test-unlocked", client=client, allow_unpinned=True)
+            resolve_image(None, "test-unlocked", store=DaemonStore.of(client))
+        resolved = resolve_image(None, "test-unlocked", store=DaemonStore.of(client), allow_unpinned=True)
         assert (resolved.id, resolved.state) == (image_id, "unpinned")
     finally:
         forget(client, "kernel-matrix/test-unlocked")
@@ -97,7 +97,7 @@ def daemon(held: dict[str, dict[str, Any]], *, containerd: bool) -> Any:
 
 
 def standing(entry: LockEntry, client: Any) -> Any:
-    return image_status(entry, client, store_of(client))
+    return image_status(entry, DaemonStore.of(client))
 
 
 LOCAL = LockEntry(toolchain="cpu", reference="kernel-matrix/cpu:2", state=LockState.LOCAL, digest=D1, config_digest=D2)
@@ -115,7 +115,7 @@ def test_a_local_image_is_known_by_its_stores_digest(containerd: bool, image_id:
 @pytest.mark.parametrize(("containerd", "image_id"), [(False, D2), (True, D1)])
 def test_a_pulled_image_resolves_in_both_stores(containerd: bool, image_id: str) -> None:  # noqa: FBT001  # same
     held = {f"a/b@{D1}": {"Id": image_id, "RepoDigests": [f"mirror/b@{D3}", f"a/b@{D1}"]}}
-    resolved = resolve_image(PULLED, "cu1", client=daemon(held, containerd=containerd))
+    resolved = resolve_image(PULLED, "cu1", store=DaemonStore.of(daemon(held, containerd=containerd)))
     assert (resolved.id, resolved.repo_digest, resolved.state) == (image_id, f"a/b@{D1}", "locked")
     assert resolved.store == ("containerd/overlayfs" if containerd else "overlay2")
 
@@ -143,5 +143,5 @@ def test_an_image_pinned_on_another_kind_of_store_says_so() -> None:
 )
 def test_each_kind_of_image_has_its_remedy(entry: LockEntry, expected: str) -> None:
     with pytest.raises(ImageError) as caught:
-        resolve_image(entry, entry.toolchain, client=daemon({}, containerd=False))
+        resolve_image(entry, entry.toolchain, store=DaemonStore.of(daemon({}, containerd=False)))
     assert expected in caught.value.next_step

@@ -7,7 +7,7 @@ import pytest
 from tiny_images import make_wheel
 
 from kernel_matrix.errors import ImageError
-from kernel_matrix.images.wheels import cache_root, fetch_wheels, link_wheels, read_requirements
+from kernel_matrix.images.wheels import fetch_wheels, link_wheels, read_requirements
 
 
 @pytest.fixture
@@ -71,10 +71,3 @@ def test_one_requirement_may_have_several_hashes(tmp_path: Path) -> None:
         f"a==1+cpu \\\n  --hash=sha256:{'1' * 64} \\\n  --hash=sha256:{'2' * 64}\n\nb==2 --hash=sha256:{'3' * 64}\n"
     )
     assert read_requirements(tmp_path / "r") == {"a==1+cpu": {"1" * 64, "2" * 64}, "b==2": {"3" * 64}}
-
-
-def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_root() == tmp_path / "kernel-matrix"
-    monkeypatch.setenv("XDG_CACHE_HOME", "")
-    assert cache_root() == Path.home() / ".cache" / "kernel-matrix"

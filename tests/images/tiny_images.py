@@ -20,10 +20,14 @@ from typing import Any, ClassVar
 from docker import DockerClient
 from docker.errors import APIError
 
-from kernel_matrix.images.archive import ImageArchive
+from kernel_matrix.images import LockEntry, LockState
+from kernel_matrix.images.archive import SOURCE_DATE_EPOCH, ImageArchive, write_archive
+from kernel_matrix.images.layer import write_layer
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 MakeImage = Callable[..., ImageArchive]
+TOKEN, ACCOUNT = "Bearer secret", "Basic bWU6cGFzcw=="
+"""What requests to :class:`Registry` carry after logging in: its token, or the name `me` and the password `pass`."""
 
 
 def tar_of(path: Path, files: dict[str, bytes], **more: Any) -> Path:
@@ -34,6 +38,31 @@ def tar_of(path: Path, files: dict[str, bytes], **more: Any) -> Path:
             info.mode = more.get("mode", 0o644)
             archive.addfile(info, io.BytesIO(data))
     return path
+
+
+def make_archive(tree: Path, repository: str = "kernel-matrix-test/tiny", path: str = "/bin") -> ImageArchive:
+    """Write an image of one layer with the files of the tar file ``tree`` beside that; ``path`` is its ``PATH``."""
+    content = tree.with_name("layer.tar")
+    layer = write_layer(tree, content, newest_s=SOURCE_DATE_EPOCH)
+    return write_archive(
+        tree.with_name("image.tar"),
+        layer,
+        content,
+        repository=repository,
+        config={"Env": [f"PATH={path}"], "Cmd": ["sh"]},
+        created_s=SOURCE_DATE_EPOCH,
+    )
+
+
+def local_entry(archive: ImageArchive, toolchain: str = "tiny") -> LockEntry:
+    """The entry of a lock that pins ``archive`` as a local image."""
+    return LockEntry(
+        toolchain=toolchain,
+        reference=archive.reference,
+        state=LockState.LOCAL,
+        digest=archive.manifest_digest,
+        config_digest=archive.config_digest,
+    )
 
 
 def forget(client: DockerClient, name: str) -> None:
@@ -60,6 +89,12 @@ class Registry:
     port: int
     blobs: dict[str, bytes] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
+    scheme: str = ""
+    """Way of logging in that is wanted, ``Bearer`` or ``Basic``; empty for none."""
+    asked: list[str] = field(default_factory=list)
+    """Paths of all requests."""
+    accounts: list[str | None] = field(default_factory=list)
+    """Account with which each token was asked for."""
 
     def push(self, archive: ImageArchive, name: str, tag: str) -> str:
         """Serve ``archive`` as ``name:tag``; return ``host:port/name:tag@digest``."""
@@ -91,10 +126,26 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(body=True)
 
     def _answer(self, *, body: bool) -> None:
+        self.registry.asked.append(self.path)
+        if self.path.startswith("/token?"):
+            self.registry.accounts.append(self.headers["Authorization"])
+            self._send(200, json.dumps({"token": "secret"}).encode(), "application/json", body=body)
+        elif self.registry.scheme and self.headers["Authorization"] not in (TOKEN, ACCOUNT):
+            realm = f'realm="http://127.0.0.1:{self.registry.port}/token",service="lab"'
+            self._send(401, b"{}", "application/json", body=body, challenge=f"{self.registry.scheme} {realm}")
+        else:
+            self._find(body=body)
+
+    def _find(self, *, body: bool) -> None:
         found = self.registry.find(self.path)
         unknown = json.dumps({"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}).encode()
         data, kind = found or (unknown, "application/json")
-        self.send_response(200 if found else 404)
+        self._send(200 if found else 404, data, kind, body=body)
+
+    def _send(self, status: int, data: bytes, kind: str, *, body: bool, challenge: str = "") -> None:
+        self.send_response(status)
+        if challenge:
+            self.send_header("WWW-Authenticate", challenge)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.send_header("Docker-Content-Digest", f"sha256:{hashlib.sha256(data).hexdigest()}")

@@ -21,7 +21,9 @@ import docker
 import pytest
 from docker.errors import ImageNotFound
 
+from kernel_matrix.environments.unpacked_images import FOLDER_VARIABLE
 from kernel_matrix.hosts.process_token import owner_token
+from kernel_matrix.images.unpacked_store import UnpackedStore
 from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import (
     SANDBOXES,
@@ -34,10 +36,14 @@ from kernel_matrix.sandboxes import (
     Sandbox,
     open_sandbox,
 )
+from tests.images.tiny_images import local_entry, make_archive
 
 PROBES = Path(__file__).parent / "probes"
 PROBES_INSIDE = "/probes"
 IMAGE = f"kernel-matrix-test/python:{platform.python_version()}"
+
+IMAGES = {"docker": "image", "unpacked": "unpacked"}
+"""Sandbox → fixture with the image that it runs."""
 
 SANDBOX_PARAMS = [pytest.param(name, marks=pytest.mark.docker) if name == "docker" else name for name in SANDBOXES]
 
@@ -45,6 +51,8 @@ SANDBOX_PARAMS = [pytest.param(name, marks=pytest.mark.docker) if name == "docke
 @pytest.fixture(scope="session", params=SANDBOX_PARAMS)
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
     """Every registered sandbox in turn."""
+    if request.param == "unpacked":
+        request.getfixturevalue("unpacked")
     return open_sandbox(request.param)
 
 
@@ -52,6 +60,20 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
 def probes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the probes that a test may lose."""
     return Path(shutil.copytree(PROBES, tmp_path_factory.mktemp("sandboxes") / "probes"))
+
+
+@pytest.fixture(scope="session")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The id of a small image of this machine's own Python, unpacked in a folder of its own."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    for parent in (folder, *folder.parents[:2]):
+        parent.chmod(0o755)
+    tree = folder / "tree.tar"
+    tree.write_bytes(python_tree())
+    archive = make_archive(tree, path="/usr/local/bin:/usr/bin")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FOLDER_VARIABLE, str(folder / "images"))
+        yield UnpackedStore().load(local_entry(archive), archive.path, print).id
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +103,7 @@ def spec(probes: Path, request: pytest.FixtureRequest) -> Callable[..., RoleSpec
         plain = RoleSpec(
             role=Role.CANDIDATE,
             labels=labels,
-            image=request.getfixturevalue("image") if sandbox.uses_images else None,
+            image=request.getfixturevalue(IMAGES[sandbox.name]) if sandbox.uses_images else None,
             module="act",
             args=(probe, *args),
             mounts=(Mount(source=probes, target=PROBES_INSIDE),),

@@ -116,7 +116,7 @@ def check_problems(
         jobs: Problems at the same time; 0: as many as there are cores.
         limit_s: Seconds until a problem is given up.
         memory_gib: Memory that each process of a problem may take.
-        sandbox: ``auto``, ``docker`` or ``process``.
+        sandbox: ``auto``, ``docker``, ``unpacked`` or ``process``.
         toolchain: The one whose image is used; by default the matrix's for the CPU, else the first that is here.
         lock: The images lock; the matrix's own by default.
         listener: Called first with the number of problems, then with each that was checked.

@@ -122,7 +122,7 @@ def confirm(
         base: The base that was compared; it stands where that side cannot be run today.
         matrix: The matrix that has the flagged cells, or its file.
         folder: Records go to ``<folder>/results/<matrix name>/``, tables to ``<folder>/tables/``.
-        sandbox: ``auto``, ``docker`` or ``process``.
+        sandbox: ``auto``, ``docker``, ``unpacked`` or ``process``.
         lock: The images lock; the matrix's own by default.
         listener: As for :func:`kernel_matrix.run`; every round is a run.
         command: As for :func:`kernel_matrix.run`.

@@ -159,7 +159,7 @@ def calibrate_gpus(
         gpus: The GPUs; one after the other is held alone and measured.
         matrix: The matrix whose toolchains to choose from, or its file.
         toolchain: The toolchain to measure with; by default the newest that can.
-        sandbox: ``auto``, ``docker`` or ``process``.
+        sandbox: ``auto``, ``docker``, ``unpacked`` or ``process``.
         lock: The images lock; the matrix's own by default.
         wait_s: How long to wait for a GPU in use.
 

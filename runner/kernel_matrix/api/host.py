@@ -36,7 +36,7 @@ def diagnose_host(
     Args:
         matrix: The matrix to examine for; by default ``./matrix.toml`` where it exists.
         results: The folder that records would go to.
-        sandbox: ``auto``, ``docker`` or ``process``.
+        sandbox: ``auto``, ``docker``, ``unpacked`` or ``process``.
         lock: The images lock; the matrix's own by default.
 
     Returns:

@@ -180,7 +180,7 @@ def make_plan(
 
     Args:
         matrix: A loaded matrix or its file.
-        sandbox: ``auto``, ``docker`` or ``process``.
+        sandbox: ``auto``, ``docker``, ``unpacked`` or ``process``.
         lock: The images lock; the matrix's own by default.
         filters: Terms ``KEY=GLOB[,GLOB]`` or ``KEY!=GLOB[,GLOB]``; a cell must satisfy all of them.
         shard: ``I/N`` keeps the I-th of N parts of the cells.

@@ -56,7 +56,7 @@ def reproduce(
         matrix: The matrix file that has its cell.
         lock: The images lock; the matrix's own by default.
         out: The new record goes to ``<out>/<matrix name>/records/``.
-        sandbox: ``auto``, ``docker`` or ``process``; by default the record's.
+        sandbox: ``auto``, ``docker``, ``unpacked`` or ``process``; by default the record's.
         against: Compare with this record, and run nothing.
         listener: As for :func:`kernel_matrix.run`.
         command: As for :func:`kernel_matrix.run`.

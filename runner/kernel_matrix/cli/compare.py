@@ -49,7 +49,7 @@ _Matrix = Annotated[Path | None, typer.Option("--matrix", metavar="FILE", help="
 _Results = Annotated[
     Path | None, typer.Option("--results", metavar="DIR", help="Where --confirm keeps its records; else nowhere.")
 ]
-_Sandbox = Annotated[str, typer.Option("--sandbox", help="auto, docker or process; for --confirm.")]
+_Sandbox = Annotated[str, typer.Option("--sandbox", help="auto, docker, unpacked or process; for --confirm.")]
 _Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock, for --confirm.")]
 _All = Annotated[bool, typer.Option("--all", help="Show every row.")]
 _Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Also write Markdown.")]

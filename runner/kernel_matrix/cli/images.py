@@ -18,6 +18,17 @@ _Images = Annotated[Path, typer.Option("--images", metavar="DIR", help="Folder w
 _Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="The lock; DIR/images.lock by default.")]
 _Relock = Annotated[bool, typer.Option("--relock", help="Let another image take the place of the locked one.")]
 _DIR = Path("images")
+_Sandbox = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Whose images: `docker`, its daemon's; `unpacked`, this user's; `auto`: Docker's, if it answers.",
+    ),
+]
+_Archive = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Unpack one image from a file that `docker save` wrote, without a registry."),
+]
 _Reference = Annotated[
     str | None, typer.Option(metavar="REPOSITORY:TAG", help="Registry image to pin; the locked one's tag else.")
 ]
@@ -26,15 +37,15 @@ _Adopt = Annotated[str | None, typer.Option(metavar="IMAGE", help="Pin an image 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
-    verbs = typer.Typer(help="Pinned images: list, build, pull, lock, verify.", no_args_is_help=True)
+    verbs = typer.Typer(help="Pinned images: list, build, pull or unpack, lock, verify.", no_args_is_help=True)
     app.add_typer(verbs, name="images")
 
     @verbs.command("list")
-    def list_(*, images: _Images = _DIR, lock: _Lock = None, json: Json = False) -> None:
-        """Show the lock, and whether the daemon here has each image."""
+    def list_(*, images: _Images = _DIR, lock: _Lock = None, sandbox: _Sandbox = "auto", json: Json = False) -> None:
+        """Show the lock, and whether each image is here."""
         from kernel_matrix.api.images import list_images
 
-        found, why_not_asked = list_images(images, _lock_path(images, lock))
+        found, why_not_asked = list_images(images, _lock_path(images, lock), sandbox=sandbox)
         if why_not_asked:
             _say(f"The daemon was not asked: {why_not_asked}")
         _show([_row(one.entry, one.check) for one in found], json=json)
@@ -46,14 +57,19 @@ def register(app: typer.Typer) -> None:
             _build(name, images, _lock_path(images, lock), relock=relock)
 
     @verbs.command()
-    def pull(names: _Names, *, images: _Images = _DIR, lock: _Lock = None) -> None:
+    def pull(
+        names: _Names,
+        *,
+        images: _Images = _DIR,
+        lock: _Lock = None,
+        sandbox: _Sandbox = "auto",
+        archive: _Archive = None,
+    ) -> None:
         """Pull images by digest; a declared digest is confirmed by that, or refused."""
-        from kernel_matrix.api.images import pull_images
-
-        for pulled in pull_images(names, _lock_path(images, lock), say=_say):
-            before, entry = pulled.before, pulled.entry
-            change = "" if entry.state is before.state else f"; {before.state.value} → {entry.state.value}"
-            _say(f"{pulled.name}: {entry.reference}, {pulled.size_bytes / 1e6:.0f} MB{change}")
+        if archive is None:
+            _pull(names, _lock_path(images, lock), sandbox)
+        else:
+            _unpack(names, archive, _lock_path(images, lock), sandbox)
 
     @verbs.command("lock")
     def lock_(
@@ -64,21 +80,30 @@ def register(app: typer.Typer) -> None:
         reference: _Reference = None,
         adopt: _Adopt = None,
         relock: _Relock = False,
+        sandbox: _Sandbox = "auto",
     ) -> None:
         """Resolve tags against their registry and pin what they mean, or adopt an image the daemon has."""
         from kernel_matrix.api.images import lock_images
 
         path = _lock_path(images, lock)
-        for entry, differences in lock_images(names, path, reference=reference, adopt=adopt, relock=relock):
+        locked = lock_images(names, path, reference=reference, adopt=adopt, relock=relock, sandbox=sandbox)
+        for entry, differences in locked:
             _say("\n  ".join((f"{entry.toolchain}: {entry.reference} ({entry.state.value})", *differences)))
 
     @verbs.command()
-    def verify(names: _AnyNames = None, *, images: _Images = _DIR, lock: _Lock = None, json: Json = False) -> None:
-        """Fail unless what the daemon has is what the lock says. Named images must be there; others may be absent."""
+    def verify(
+        names: _AnyNames = None,
+        *,
+        images: _Images = _DIR,
+        lock: _Lock = None,
+        sandbox: _Sandbox = "auto",
+        json: Json = False,
+    ) -> None:
+        """Fail unless the images here are what the lock says. Named images must be there; others may be absent."""
         from kernel_matrix.api.images import require_verified, verify_images
 
         path = _lock_path(images, lock)
-        checks = verify_images(names or [], images, path)
+        checks = verify_images(names or [], images, path, sandbox=sandbox)
         _show([_row(check.entry, check) for check in checks], json=json)
         require_verified(checks, path, all_here=bool(names))
 
@@ -91,6 +116,24 @@ def _say(text: str) -> None:
     from kernel_matrix.cli.output import console
 
     console(stderr=True).print(text, markup=False)
+
+
+def _pull(names: list[str], lock: Path, sandbox: str) -> None:
+    from kernel_matrix.api.images import pull_images
+
+    for pulled in pull_images(names, lock, say=_say, sandbox=sandbox):
+        before, entry = pulled.before, pulled.entry
+        change = "" if entry.state is before.state else f"; {before.state.value} → {entry.state.value}"
+        _say(f"{pulled.name}: {entry.reference}, {pulled.size_bytes / 1e6:.0f} MB{change}")
+
+
+def _unpack(names: list[str], archive: Path, lock: Path, sandbox: str) -> None:
+    from kernel_matrix.api.images import unpack_image
+
+    if len(names) > 1 or sandbox not in ("auto", "unpacked"):
+        raise typer.BadParameter("one image at a time, for the sandbox `unpacked`", param_hint="--archive")
+    image = unpack_image(names[0], archive, lock, say=_say)
+    _say(f"{names[0]}: {image.id}, {image.size_bytes / 1e6:.0f} MB in {image.folder}")
 
 
 def _build(name: str, images: Path, lock: Path, *, relock: bool) -> None:

@@ -13,7 +13,7 @@ Folders = Annotated[
     list[Path] | None,
     typer.Argument(metavar="[FOLDER]...", help="Merged tables or result folders; default: results."),
 ]
-Sandbox = Annotated[str, typer.Option("--sandbox", help="auto, docker or process.")]
+Sandbox = Annotated[str, typer.Option("--sandbox", help="auto, docker, unpacked or process.")]
 Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock; images/images.lock.")]
 Filter = Annotated[
     list[str] | None,

@@ -43,13 +43,15 @@ def owner_alive(token: str) -> bool:
 
 
 @contextmanager
-def own_folder(prefix: str) -> Iterator[Path]:
+def own_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """Make a temporary folder that names this process as its owner; remove it when the context ends.
+
+    It may be renamed meanwhile, and is kept then. ``parent`` is where it is made, by default that of temporary files.
 
     The owner is part of the folder's name. A file inside could fail to be written, or be deleted first if the removal
     of the folder is interrupted.
     """
-    folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{owner_in_name(os.getpid())}"))
+    folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{owner_in_name(os.getpid())}", dir=parent))
     try:
         yield folder
     finally:

@@ -22,7 +22,7 @@ ENVIRONMENT = "environment"
 """State of an environment in place of an image."""
 
 AUTO = "auto"
-"""Docker if it answers and has an image that this matrix can run here, else local processes."""
+"""Docker, then unpacked images, if they have an image that this matrix can run here; else local processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def _survey_with(
     images: Mapping[str, ResolvedImage | str] = {}
     if status.available:
         pinned = sandbox.uses_images
-        images = _images(matrix, lock_path, allow_unpinned=allow_unpinned) if pinned else _environments(matrix)
+        images = _images(name, matrix, lock_path, allow_unpinned=allow_unpinned) if pinned else _environments(matrix)
     inventories = host_inventory()
     inventory = HostInventory(
         gpus=tuple(gpu for inventory in inventories.values() for gpu in inventory.gpus),
@@ -110,22 +110,22 @@ def _survey_with(
     return HostSurvey(sandbox=sandbox, status=status, inventory=inventory, images=here)
 
 
-def _images(matrix: Matrix, lock_path: Path, *, allow_unpinned: bool) -> dict[str, ResolvedImage | str]:
+def _images(sandbox: str, matrix: Matrix, lock_path: Path, *, allow_unpinned: bool) -> dict[str, ResolvedImage | str]:
     """Return toolchain → its image, or the reason why the image cannot be used."""
-    # The docker SDK is loaded only if a daemon is used.
-    from kernel_matrix.images.image_store import connect  # noqa: PLC0415
+    # Only where images are used.
     from kernel_matrix.images.lock import load_lock  # noqa: PLC0415
     from kernel_matrix.images.resolve import resolve_image  # noqa: PLC0415
+    from kernel_matrix.images.stores import open_store  # noqa: PLC0415
 
     entries = load_lock(lock_path) if lock_path.exists() else {}
     found: dict[str, ResolvedImage | str] = {}
-    with connect() as client:
+    with open_store(sandbox) as store:
         for toolchain in matrix.toolchains:
             if toolchain.environment:
                 continue
             name = toolchain.name
             try:
-                found[name] = resolve_image(entries.get(name), name, client=client, allow_unpinned=allow_unpinned)
+                found[name] = resolve_image(entries.get(name), name, store=store, allow_unpinned=allow_unpinned)
             except ImageError as error:
                 found[name] = " ".join(str(error).split())
     return found

@@ -9,6 +9,10 @@ from enum import Enum
 from kernel_matrix.environments import PythonEnvironment
 
 
+class PullError(Exception):
+    """An image could not be pulled; the text is the reason, as the registry or the daemon gives it."""
+
+
 class LockState(str, Enum):
     """Origin of the digest in an entry of ``images.lock``."""
 

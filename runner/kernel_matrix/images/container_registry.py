@@ -1,24 +1,16 @@
-"""Pull images by digest, resolve tags, and adopt images that the daemon already has."""
+"""Pull images by digest, resolve tags, and adopt images that a daemon already has."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from kernel_matrix.errors import ImageError
-from kernel_matrix.images import LockEntry, LockState
+from kernel_matrix.images import LockEntry, LockState, PullError
 from kernel_matrix.images.image_reference import ImageReference
-from kernel_matrix.images.image_store import StoredImage, digests, find, machine_of, store_of
+from kernel_matrix.images.image_store import DaemonStore, ImageStore, Say, StoredImage, machine_of
 from kernel_matrix.images.lock_diff import differences
 from kernel_matrix.images.packages import read_packages
 from kernel_matrix.images.resolve import ImagePresence, image_status, next_step
-
-if TYPE_CHECKING:
-    from docker import DockerClient
-
-Say = Callable[[str], None]
-"""Called with each line of progress."""
 
 _UNKNOWN = ("manifest unknown", "not found", "name unknown")
 
@@ -31,8 +23,8 @@ class PulledImage:
     held: StoredImage
 
 
-def pull_image(entry: LockEntry, client: DockerClient, say: Say) -> PulledImage:
-    """Pull ``entry`` by its digest, which confirms a declared digest.
+def pull_image(entry: LockEntry, store: ImageStore, say: Say) -> PulledImage:
+    """Pull ``entry`` by its digest into ``store``, which confirms a declared digest.
 
     Raises:
         ImageError: the entry is a local image, or the registry lacks the digest or does not answer.
@@ -42,31 +34,19 @@ def pull_image(entry: LockEntry, client: DockerClient, say: Say) -> PulledImage:
             f"{entry.toolchain} is a local image ({entry.reference}); no registry has it.",
             next_step=next_step(entry, entry.toolchain),
         )
-    _pull(entry, client, say)
-    store = store_of(client)
-    status = image_status(entry, client, store)
+    try:
+        store.pull(entry, say)
+    except PullError as error:
+        raise _pull_error(entry, str(error)) from error
+    status = image_status(entry, store)
     if status.held is None or status.presence is not ImagePresence.PRESENT:
         raise ImageError(
             f"{entry.reference} was pulled, yet {status.text}.",
             next_step=f"Find out why, then `kernel-matrix images lock {entry.toolchain} --relock`.",
         )
-    seen = digests(store, status.held, entry.digest)["config_digest"]
+    seen = store.config_digest(status.held)
     confirmed = replace(entry, state=LockState.LOCKED, config_digest=entry.config_digest or seen)
     return PulledImage(confirmed, status.held)
-
-
-def _pull(entry: LockEntry, client: DockerClient, say: Say) -> None:
-    from docker.errors import APIError  # noqa: PLC0415  # the SDK is loaded when a daemon is needed
-
-    wanted = ImageReference.parse(entry.reference)
-    try:
-        for event in client.api.pull(wanted.repository, tag=wanted.digest, stream=True, decode=True):
-            if "error" in event:
-                raise _pull_error(entry, event["error"])
-            if event.get("status") in ("Already exists", "Pull complete"):
-                say(f"{entry.toolchain}: layer {event.get('id', '')} {event['status'].lower()}")
-    except APIError as error:
-        raise _pull_error(entry, str(error.explanation or error)) from error
 
 
 def _pull_error(entry: LockEntry, reason: str) -> ImageError:
@@ -81,14 +61,12 @@ def _pull_error(entry: LockEntry, reason: str) -> ImageError:
     )
 
 
-def lock_tag(toolchain: str, before: LockEntry | None, reference: str | None, client: DockerClient) -> LockEntry:
+def lock_tag(toolchain: str, before: LockEntry | None, reference: str | None, store: ImageStore) -> LockEntry:
     """Resolve ``reference``, or else the tag of the present entry, in the registry and pin its digest.
 
     Raises:
         ImageError: there is no tag to resolve, or the registry does not answer.
     """
-    from docker.errors import APIError  # noqa: PLC0415  # see _pull
-
     named = reference or (before.reference if before and before.state is not LockState.LOCAL else None)
     if named is None:
         raise ImageError(
@@ -97,10 +75,10 @@ def lock_tag(toolchain: str, before: LockEntry | None, reference: str | None, cl
         )
     wanted = ImageReference.parse(named)
     try:
-        digest = str(client.images.get_registry_data(wanted.by_tag).id)
-    except APIError as error:
+        digest = store.resolve_tag(wanted)
+    except PullError as error:
         raise ImageError(
-            f"The registry did not resolve {wanted.by_tag}: {error.explanation or error}.",
+            f"The registry did not resolve {wanted.by_tag}: {error}.",
             next_step=f"Check the network and the tag; without a registry: `kernel-matrix images lock {toolchain} "
             "--adopt IMAGE`.",
         ) from error
@@ -115,26 +93,25 @@ def lock_tag(toolchain: str, before: LockEntry | None, reference: str | None, cl
     )
 
 
-def adopt_image(toolchain: str, image: str, client: DockerClient) -> LockEntry:
+def adopt_image(toolchain: str, image: str, store: DaemonStore) -> LockEntry:
     """Pin an image that the daemon has under the name or id ``image`` as the local image of ``toolchain``.
 
     Raises:
         ImageError: the daemon does not have the image, or it has no working ``python3``.
     """
-    held = find(client, image)
+    client, held = store.client, store.find(image)
     if held is None:
         raise ImageError(f"The daemon has no image {image!r} to adopt.", next_step="`docker images` lists what it has.")
     packages = read_packages(client, held.id)
     tag = held.id.partition(":")[2][:12]
     # A second tag protects the image from pruning if its first tag moves to another image.
     client.images.get(held.id).tag(f"kernel-matrix/{toolchain}", tag=tag)
-    pins = digests(store_of(client), held, None)
     return LockEntry(
         toolchain=toolchain,
         reference=f"kernel-matrix/{toolchain}:{tag}",
         state=LockState.LOCAL,
-        digest=pins["digest"],
-        config_digest=pins["config_digest"],
+        digest=held.id if store.containerd else None,
+        config_digest=store.config_digest(held),
         built_on=machine_of(client),
         packages=packages,
         source=f"adopted from {image}",

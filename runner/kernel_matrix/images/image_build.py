@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any, cast
 from kernel_matrix.errors import ImageError
 from kernel_matrix.images import LockEntry, LockState, ResolvedImage
 from kernel_matrix.images.archive import SOURCE_DATE_EPOCH, ImageArchive, write_archive
-from kernel_matrix.images.container_registry import Say, accept_change
+from kernel_matrix.images.container_registry import accept_change
 from kernel_matrix.images.debian import bootstrap, check_debootstrap
 from kernel_matrix.images.image_reference import ImageReference
-from kernel_matrix.images.image_store import connect, find, machine_of, store_of
+from kernel_matrix.images.image_store import DaemonStore, Say, connect, find, machine_of
 from kernel_matrix.images.layer import write_layer
 from kernel_matrix.images.lock import load_lock, save_lock
 from kernel_matrix.images.packages import read_packages
 from kernel_matrix.images.recipe import ImageRecipe, read_recipe
 from kernel_matrix.images.resolve import ImagePresence, image_status, resolve_image
-from kernel_matrix.images.wheels import cache_root, fetch_wheels, link_wheels
+from kernel_matrix.images.wheels import fetch_wheels, link_wheels
+from kernel_matrix.user_cache import cache_root
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -94,13 +95,13 @@ def ensure_local(toolchain: str, *, images_dir: Path, lock_path: Path, say: Say)
     entry = load_lock(lock_path).get(toolchain)
     if entry is None or (entry.state is LockState.LOCAL and entry.inputs_sha256):
         with connect() as client:
-            present = entry and image_status(entry, client, store_of(client)).presence is ImagePresence.PRESENT
+            present = entry and image_status(entry, DaemonStore.of(client)).presence is ImagePresence.PRESENT
         if not present:
             say(f"{toolchain}: the daemon lacks its image; building it")
             result = build_image(toolchain, images_dir=images_dir, lock_path=lock_path, relock=False, say=say)
             entry = result.entry
     with connect() as client:
-        return resolve_image(entry, toolchain, client=client)
+        return resolve_image(entry, toolchain, store=DaemonStore.of(client))
 
 
 def _refuse_registry_entry(name: str, before: LockEntry | None, *, relock: bool) -> None:

@@ -1,20 +1,16 @@
-"""Compare the entries of a lock with the images in a daemon and with the folders they were built from."""
+"""Compare the entries of a lock with the images in a store and with the folders they were built from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kernel_matrix.images import LockEntry, LockState
 from kernel_matrix.images.image_reference import ImageReference
-from kernel_matrix.images.image_store import store_of
+from kernel_matrix.images.image_store import ImageStore
 from kernel_matrix.images.recipe import read_recipe
 from kernel_matrix.images.resolve import ImagePresence, image_status, next_step
-
-if TYPE_CHECKING:
-    from docker import DockerClient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,20 +20,20 @@ class LockCheck:
     entry: LockEntry
     presence: ImagePresence
     size_bytes: int | None
-    """Size in the daemon; ``None`` if the image is absent."""
+    """Size in the store; ``None`` if the image is absent."""
     complaints: tuple[str, ...]
     """Differences to the lock; an absent image is not one."""
     next_step: str = ""
 
 
-def audit(entries: Iterable[LockEntry], images_dir: Path, client: DockerClient) -> tuple[LockCheck, ...]:
-    """Compare ``entries`` with ``client``'s daemon and with the folders under ``images_dir``."""
-    store = store_of(client)
+def audit(entries: Iterable[LockEntry], images_dir: Path, store: ImageStore) -> tuple[LockCheck, ...]:
+    """Compare ``entries`` with the images of ``store`` and with the folders under ``images_dir``."""
     findings = []
     for entry in entries:
-        status = image_status(entry, client, store)
+        status = image_status(entry, store)
         wrong = (status.text,) if status.presence is ImagePresence.DIFFERENT else ()
-        complaints = (*wrong, *folder_complaints(entry, images_dir))
+        changed = store.complaints(status.held) if status.held else ()
+        complaints = (*wrong, *changed, *folder_complaints(entry, images_dir))
         fine = status.presence is ImagePresence.PRESENT and not complaints
         findings.append(
             LockCheck(

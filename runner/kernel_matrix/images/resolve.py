@@ -1,100 +1,88 @@
-"""Find the image of a lock entry in the daemon, or explain why it may not be run."""
+"""Find the image of a lock entry in a store, or explain why it may not be run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from kernel_matrix.errors import ImageError
 from kernel_matrix.images import LockEntry, LockState, ResolvedImage
 from kernel_matrix.images.image_reference import ImageReference
-from kernel_matrix.images.image_store import ImageStore, StoredImage, find, store_of
-
-if TYPE_CHECKING:
-    from docker import DockerClient
+from kernel_matrix.images.image_store import ImageStore, StoredImage
 
 UNPINNED = "unpinned"
 
 
 class ImagePresence(str, Enum):
-    """Result of comparing a daemon's images with a lock entry."""
+    """Result of comparing the images of a store with a lock entry."""
 
     PRESENT = "present"
-    """The daemon has exactly this image."""
+    """The store has exactly this image."""
     ABSENT = "absent"
-    """The daemon has no image under this digest or name."""
+    """The store has no image under this digest or name."""
     DIFFERENT = "different"
-    """The daemon has another image under this name."""
+    """The store has another image under this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageStatus:
-    """One entry, compared with one daemon."""
+    """One entry, compared with one store."""
 
     presence: ImagePresence
     held: StoredImage | None
-    """Image in the daemon, right or wrong; ``None`` if absent."""
+    """Image in the store, right or wrong; ``None`` if absent."""
     text: str = ""
     """Difference to the lock."""
 
 
 def resolve_image(
-    entry: LockEntry | None, toolchain: str, *, client: DockerClient, allow_unpinned: bool = False
+    entry: LockEntry | None, toolchain: str, *, store: ImageStore, allow_unpinned: bool = False
 ) -> ResolvedImage:
     """Return the image to run for ``toolchain``, which is the image of its lock entry.
 
     Args:
         entry: the lock entry, if there is one.
         toolchain: name of the toolchain.
-        client: client of the daemon.
-        allow_unpinned: without the pinned image, accept the image that the daemon has under the entry's name
+        store: where to look for it.
+        allow_unpinned: without the pinned image, accept the image that the store has under the entry's name
             (``kernel-matrix/<toolchain>`` without an entry), with state ``unpinned``.
 
     Raises:
-        ImageError: the toolchain is not in the lock, or the daemon does not have exactly that image.
+        ImageError: the toolchain is not in the lock, or the store does not have exactly that image.
     """
-    store = store_of(client)
-    status = image_status(entry, client, store) if entry else None
+    status = image_status(entry, store) if entry else None
     if entry and status and status.held and status.presence is ImagePresence.PRESENT:
         return _make_resolved(toolchain, entry.reference, entry.state.value, status.held, store)
     name = ImageReference.parse(entry.reference).by_tag if entry else f"kernel-matrix/{toolchain}"
-    held = find(client, name) if allow_unpinned else None
+    held = store.find(name) if allow_unpinned else None
     if held:
         return _make_resolved(toolchain, name, UNPINNED, held, store)
     raise _resolve_error(entry, status, toolchain)
 
 
-def image_status(entry: LockEntry, client: DockerClient, store: ImageStore) -> ImageStatus:
-    """Compare ``entry`` with the images in the daemon."""
-    pin = _pin(entry, store)
-    held = find(client, pin) if pin else None
+def image_status(entry: LockEntry, store: ImageStore) -> ImageStatus:
+    """Compare ``entry`` with the images in ``store``."""
+    local = entry.state is LockState.LOCAL
+    pin = store.pin(entry) if local else ImageReference.parse(entry.reference).by_digest
+    held = store.find(pin) if pin else None
     if held is None:
-        return _find_by_name(entry, client, pin)
-    if not store.containerd and entry.config_digest not in (None, held.id):
-        return ImageStatus(
-            ImagePresence.DIFFERENT, held, f"its config digest is {held.id}, the lock says {entry.config_digest}"
-        )
+        return _find_by_name(entry, store, pin)
+    wanted = store.id_of(entry)
+    if wanted not in (None, held.id):
+        return ImageStatus(ImagePresence.DIFFERENT, held, f"its config digest is {held.id}, the lock says {wanted}")
     return ImageStatus(ImagePresence.PRESENT, held)
 
 
-def _pin(entry: LockEntry, store: ImageStore) -> str | None:
-    """Return the name under which this store can only have the locked image, or ``None`` if it is unknown."""
-    if entry.state is not LockState.LOCAL:
-        return ImageReference.parse(entry.reference).by_digest
-    return entry.digest if store.containerd else entry.config_digest
-
-
-def _find_by_name(entry: LockEntry, client: DockerClient, pin: str | None) -> ImageStatus:
+def _find_by_name(entry: LockEntry, store: ImageStore, pin: str | None) -> ImageStatus:
     name = ImageReference.parse(entry.reference).by_tag
-    named = find(client, name)
+    named = store.find(name)
     if named is None:
-        return ImageStatus(ImagePresence.ABSENT, None, "the daemon does not have it")
+        return ImageStatus(ImagePresence.ABSENT, None, f"{store.place} does not have it")
     if pin is None:
         return ImageStatus(
             ImagePresence.DIFFERENT, named, f"{name} was pinned on a daemon with another kind of image store"
         )
-    return ImageStatus(ImagePresence.DIFFERENT, named, f"the daemon's {name} is {named.id}, the lock says {pin}")
+    return ImageStatus(ImagePresence.DIFFERENT, named, f"{name} of {store.place} is {named.id}, the lock says {pin}")
 
 
 def next_step(entry: LockEntry | None, toolchain: str) -> str:

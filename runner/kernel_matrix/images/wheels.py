@@ -18,12 +18,6 @@ _REQUIREMENT = re.compile(r"^([A-Za-z0-9][\w.-]*==\S+)\s*\\?\s*((?:--hash=sha256
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
-def cache_root() -> Path:
-    """Return the folder for downloads and unfinished images, ``$XDG_CACHE_HOME/kernel-matrix``."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "kernel-matrix"
-
-
 def read_requirements(path: Path) -> dict[str, frozenset[str]]:
     """Return requirement → allowed SHA-256 digests of its wheel.
 

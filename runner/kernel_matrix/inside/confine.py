@@ -50,6 +50,7 @@ class ConfineRequest(NamedTuple):
     """The process to start and its confinement, sent as JSON."""
 
     argv: List[str]
+    """The first is a path, or a name that is looked up in ``PATH`` of ``env``."""
     env: Dict[str, str]
     cwd: str
     report_fd: int
@@ -258,7 +259,16 @@ def _become_module(request: ConfineRequest, _error_writer: int) -> None:
         _restrict_files(request.binds)
     if request.system_call_filter:
         _filter_system_calls(bytes.fromhex(request.system_call_filter))  # after everything that it would refuse
-    os.execve(request.argv[0], request.argv, request.env)  # noqa: S606  # no shell is wanted here
+    program = _find_program(request.argv[0], request.env.get("PATH", ""))
+    os.execve(program, request.argv, request.env)  # noqa: S606  # no shell is wanted here
+
+
+def _find_program(name: str, path: str) -> str:
+    """Return the file that a name means; in a private tree, so nothing may be imported here that is not yet."""
+    if "/" in name:
+        return name
+    places = (folder + "/" + name for folder in path.split(":"))
+    return next((place for place in places if os.access(place, os.X_OK)), name)
 
 
 def _drop_capabilities() -> None:
@@ -448,8 +458,8 @@ def _build_root(request: ConfineRequest) -> None:
 
 
 def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="ascii") as file:
-        file.write(text)
+    with open(path, "wb") as file:  # a private tree may lack this interpreter's encodings
+        file.write(text.encode())
 
 
 def _make_file(path: str) -> None:

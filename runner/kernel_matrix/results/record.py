@@ -385,7 +385,7 @@ class HostRecord:
     measurement_version: Annotated[Digest, Column()]
     """Hash of the code that determines a measurement; see :mod:`kernel_matrix.hosts.code_versions`."""
     engine: Annotated[Name, Column(tables=_HOSTS)]
-    """Sandbox that confined the cell's processes: `docker` or `process`."""
+    """Sandbox that confined the cell's processes: `docker`, `unpacked` or `process`."""
     engine_version: Annotated[str, Column(tables=_HOSTS)]
     """Version of the sandbox."""
     engine_details: Mapping[str, Detail]

@@ -242,7 +242,7 @@ class SandboxModule(Protocol):
 SANDBOXES: Registry[SandboxModule] = Registry(
     "sandbox",
     "kernel_matrix.sandboxes",
-    {"docker": "kernel_matrix.sandboxes.docker", "process": "kernel_matrix.sandboxes.process"},
+    {name: f"kernel_matrix.sandboxes.{name}" for name in ("docker", "unpacked", "process")},
     members=protocol_members(SandboxModule),
 )
 """Name → module; the order is the order of preference."""

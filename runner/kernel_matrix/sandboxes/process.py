@@ -62,7 +62,7 @@ _SYSTEM = (
 """Paths of the host that programs need: binaries, libraries, and the files that name users and time zones."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,18 @@ class Confinement:
     def reaches_network(self) -> bool:
         """The role can open sockets to other machines."""
         return not self.is_private and bool(self.unfiltered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleTree:
+    """The Python that a role runs, and the private tree around it."""
+
+    python: str
+    """Path of the interpreter inside, or its name in ``PATH``."""
+    env: Mapping[str, str]
+    """Variables that belong to it; those of the role are added."""
+    binds: tuple[confine.BindMount, ...]
+    """Mounts of the tree, parents first, without the role's own."""
 
 
 _LIMITS_ONLY = Confinement(confine.NONE, other_user=False)
@@ -170,7 +182,8 @@ class ProcessSandbox:
     def describe(self, spec: RoleSpec) -> dict[str, Any]:
         """Return the launcher's command line and its request; ``<drawn>`` stands for a name drawn at the start."""
         level = self.confinement
-        request = _make_request(spec, level, Path(tempfile.gettempdir()) / f"{_STAGE_PREFIX}<drawn>")
+        stage = Path(tempfile.gettempdir()) / f"{_STAGE_PREFIX}<drawn>"
+        request = _make_request(spec, self._tree(spec, stage), level, stage)
         described = {**request._asdict(), "binds": [bind._asdict() for bind in request.binds]}
         described["system_call_filter"] = "" if level.unfiltered else f"refuses {', '.join(REFUSED)}"
         described["memory_group"] = str(level.groups.parent) if level.groups else ""
@@ -208,8 +221,12 @@ class ProcessSandbox:
             group = stack.enter_context(_memory_group(spec, level))
             running = SupervisedProcess(spec.role, group or _memory_watch(spec, level))
             stack.callback(running.close)
-            running.start(_make_request(spec, level, stage))
+            running.start(_make_request(spec, self._tree(spec, stage), level, stage))
             yield running
+
+    def _tree(self, spec: RoleSpec, stage: Path) -> RoleTree:
+        """Return the Python that the role runs, and the private tree around it."""
+        return _host_tree(spec, stage)
 
     def _strongest(self, level: Confinement) -> Confinement | str:
         """Return ``level`` with all parts that work here, or why it does not work without them either."""
@@ -295,12 +312,13 @@ def _notes(level: Confinement) -> Iterator[str]:
         yield "runs under the runner's own uid"
 
 
-def _make_request(spec: RoleSpec, level: Confinement, stage: Path) -> confine.ConfineRequest:
+def _make_request(spec: RoleSpec, tree: RoleTree, level: Confinement, stage: Path) -> confine.ConfineRequest:
     """Make the launcher's request, without the files that are open when it is sent."""
     private = level.is_private
-    argv = (spec.environment.executable if spec.environment else sys.executable, *command(spec))
-    env = {"PATH": _path(spec), **_gpu_environment(spec), **environment(spec), **_refused_connections(spec, level)}
+    argv = (tree.python, *command(spec))
+    env = {**tree.env, **_gpu_environment(spec), **environment(spec), **_refused_connections(spec, level)}
     host_paths = {} if private else _host_paths(spec, stage)
+    binds = (*tree.binds, *own_binds(spec)) if private else _reachable(spec, stage)
     limits = spec.limits
     return confine.ConfineRequest(
         argv=[argv[0], *(_to_host_path(text, host_paths) for text in argv[1:])],
@@ -313,7 +331,7 @@ def _make_request(spec: RoleSpec, level: Confinement, stage: Path) -> confine.Co
         pids=limits.pids,
         uid=spec.uid if level.other_user or level.namespaces == confine.USER else None,
         root=str(stage / "root") if private else "",
-        binds=tuple(_binds(spec, stage) if private else _reachable(spec, stage)),
+        binds=tuple(binds),
         landlock=level.uses_landlock,
         empty_files=(f"{PACKAGE_TARGET}/{PACKAGE}/__init__.py",) if private else (),
         tmpfs_bytes=limits.tmpfs_bytes,
@@ -382,7 +400,7 @@ def _orphaned_groups() -> Sequence[Path]:
 def _path(spec: RoleSpec) -> str:
     prefix = spec.environment.prefix if spec.environment else sys.prefix
     folders = [folder for platform in platforms().values() for folder in platform.PROGRAM_FOLDERS]
-    return ":".join((f"{prefix}/bin", *folders, _SYSTEM_PATH))
+    return ":".join((f"{prefix}/bin", *folders, SYSTEM_PATH))
 
 
 def _gpu_environment(spec: RoleSpec) -> dict[str, str]:
@@ -409,22 +427,22 @@ def _to_host_path(text: str, host_paths: Mapping[str, str]) -> str:
     return host_paths[target] + text[len(target) :]
 
 
-def _binds(spec: RoleSpec, stage: Path) -> Iterator[confine.BindMount]:
-    """Yield the mounts of the private tree, parents first.
-
-    They are the system, the role's Python, the package's inside half, the role's mounts and devices.
-    """
+def _host_tree(spec: RoleSpec, stage: Path) -> RoleTree:
+    """Return the system of this host with the role's Python, and the package's inside half."""
     shown = _outermost([*map(Path, _SYSTEM), *_python_folders(spec)])
-    for path in shown:
-        yield confine.BindMount(str(path), str(path))
-    for path in _installed_copies(shown):
-        yield confine.BindMount(str(stage / _EMPTY), str(path))
-    for source, target in package_mounts(spec):
-        yield confine.BindMount(source, target)
-    yield from _own_binds(spec)
+    python = spec.environment.executable if spec.environment else sys.executable
+    return RoleTree(
+        python=python,
+        env={"PATH": _path(spec)},
+        binds=(
+            *(confine.BindMount(str(path), str(path)) for path in shown),
+            *(confine.BindMount(str(stage / _EMPTY), str(path)) for path in _installed_copies(shown)),
+            *(confine.BindMount(source, target) for source, target in package_mounts(spec)),
+        ),
+    )
 
 
-def _own_binds(spec: RoleSpec) -> Iterator[confine.BindMount]:
+def own_binds(spec: RoleSpec) -> Iterator[confine.BindMount]:
     """Yield the mounts and devices of the role."""
     for mount in sorted(spec.mounts, key=lambda mount: mount.target):
         mode = confine.WRITABLE if mount.writable else confine.READ_ONLY
@@ -439,7 +457,7 @@ def _reachable(spec: RoleSpec, stage: Path) -> Iterator[confine.BindMount]:
     for path in (*map(str, _outermost(shown)), *(source for source, _ in package_mounts(spec))):
         yield confine.BindMount(path, path)
     yield confine.BindMount(str(stage / "scratch"), SCRATCH, confine.WRITABLE)
-    yield from _own_binds(spec)
+    yield from own_binds(spec)
 
 
 def _python_folders(spec: RoleSpec) -> list[Path]:

@@ -36,6 +36,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 def answering(folder: Path, info: Mapping[str, Any], *, api: str = "1.52") -> Iterator[str]:
     """A daemon that says ``info`` of itself; yields what to set ``DOCKER_HOST`` to."""
     answers = {
+        "/_ping": "OK",
         "/version": {"ApiVersion": api, "Version": info.get("ServerVersion", "")},
         "/info": dict(info),
         "/containers/json": [],

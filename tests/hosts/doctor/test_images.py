@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from kernel_matrix.environments.unpacked_images import FOLDER_VARIABLE
 from kernel_matrix.hosts.doctor.images import check
 from kernel_matrix.images import LockEntry, LockState
 from kernel_matrix.images.lock import save_lock
+from kernel_matrix.images.unpacked_store import UnpackedStore
 from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict
+from kernel_matrix.sandboxes import open_sandbox
 from tests.hosts.doctor.daemon import INFO
 from tests.hosts.doctor.nouns import gpu, host, small_matrix
+from tests.images.tiny_images import local_entry, make_archive, tar_of
 
 D1 = "sha256:" + "1" * 64
 
@@ -68,4 +72,20 @@ def test_without_a_daemon_or_a_matrix_nothing_is_said() -> None:
 def test_an_image_that_is_here_is_well(cpu_lock: Path, tmp_path: Path) -> None:
     (finding,) = check(host(info=INFO, matrix=small_matrix(tmp_path), lock_path=cpu_lock))
     assert finding.verdict is CheckVerdict.OK
-    assert finding.found.endswith("(local) is here")
+    assert finding.found.endswith("(local) is in the daemon")
+
+
+def test_an_unpacked_image_is_enough(
+    told: Callable[..., list[CheckResult]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "unpacked"))
+    (tmp_path / "archive").mkdir()
+    archive = make_archive(tar_of(tmp_path / "archive" / "tree.tar", {"a": b"1"}))
+    entry = local_entry(archive, "cpu")
+    UnpackedStore().load(entry, archive.path, print)
+    save_lock(tmp_path / "my.lock", {"cpu": entry})
+    if not open_sandbox("unpacked").status().available:
+        pytest.skip("this machine lets nobody make namespaces")
+    (finding,) = told(lock=tmp_path / "my.lock")
+    assert finding.verdict is CheckVerdict.OK
+    assert finding.found.endswith("(local) is in the cache of unpacked images")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kernel_matrix.environments.unpacked_images import FOLDER_VARIABLE, UnpackedImage, write_description
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.model.enums import Role
 from kernel_matrix.platforms import NO_ACCESS, Gpu
 from kernel_matrix.platforms.cuda.device_access import CDI, DEVICES, TOOLKIT, driver_libraries, way_into_containers
 from kernel_matrix.sandboxes import ProcessLabels, RoleSpec
 from kernel_matrix.sandboxes.docker_request import DaemonInfo, create_request
+from kernel_matrix.sandboxes.unpacked import UnpackedSandbox
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 TOOLKIT_INFO = {"Runtimes": {"runc": {}, "nvidia": {"path": "nvidia-container-runtime"}}}
@@ -125,6 +128,39 @@ def test_no_way_at_all_is_a_sandbox_error() -> None:
 def test_locked_memory_is_lifted_for_gpus_only_when_wanted() -> None:
     assert "memlock" not in [limit["Name"] for limit in request(CDI_INFO)[0]["Ulimits"]]
     assert "memlock" in [limit["Name"] for limit in request(CDI_INFO, unlimited_memlock=True)[0]["Ulimits"]]
+
+
+@pytest.fixture
+def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UnpackedImage:
+    """An image without content."""
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "images"))
+    image = UnpackedImage(
+        id="sha256:1", names=(), manifest_digests=(), env={}, size_bytes=0, tree_sha256=hashlib.sha256().hexdigest()
+    )
+    image.root.mkdir(parents=True)
+    write_description(image, image.folder)
+    return image
+
+
+@pytest.mark.usefixtures("dev", "unpacked")
+def test_an_unpacked_image_gets_nodes_and_the_hosts_driver(driver_folder: Path, dev: Path) -> None:
+    orders = UnpackedSandbox().describe(spec())["orders"]
+    shown = {bind["target"]: (bind["source"], bind["mode"]) for bind in orders["binds"]}
+    assert shown["/usr/local/nvidia"] == (str(driver_folder), "ro")
+    assert {target for target, (_, mode) in shown.items() if mode == "dev" and "nvidia" in target} == {
+        str(dev / name) for name in ("nvidia3", "nvidiactl", "nvidia-uvm")
+    }
+    assert orders["env"]["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib64:/usr/local/nvidia/lib"
+    assert orders["env"]["CUDA_VISIBLE_DEVICES"] == UUID
+
+
+@pytest.mark.usefixtures("dev", "unpacked")
+def test_a_host_without_the_drivers_libraries_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernel_matrix.platforms.cuda.device_access._DRIVER_FOLDER", tmp_path / "none")
+    monkeypatch.setattr("kernel_matrix.platforms.cuda.device_access.driver_libraries", tuple)
+    with pytest.raises(SandboxError, match="were not found on this host") as caught:
+        UnpackedSandbox().describe(spec())
+    assert "ldconfig -p" in caught.value.next_step
 
 
 def test_driver_libraries_come_from_the_linker_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ CHECKS = {
     "Python": "kernel_matrix.hosts.doctor.python",
     "extensions": "kernel_matrix.hosts.doctor.extensions",
     "Docker": "kernel_matrix.hosts.doctor.daemon",
+    "unpacked images": "kernel_matrix.hosts.doctor.unpacked",
     "local processes": "kernel_matrix.hosts.doctor.local",
     "drivers": "kernel_matrix.hosts.doctor.drivers",
     "GPUs in containers": "kernel_matrix.hosts.doctor.gpu_access",

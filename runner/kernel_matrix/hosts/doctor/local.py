@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kernel_matrix.environments.unpacked_images import unpacked_images
 from kernel_matrix.hosts.doctor.host import Host
-from kernel_matrix.hosts.survey import installed, why_no_torch
+from kernel_matrix.hosts.survey import AUTO, installed, why_no_torch
 from kernel_matrix.inside import confine
 from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict, ok, warn
 from kernel_matrix.sandboxes import SandboxStatus, open_sandbox
@@ -15,18 +16,18 @@ _SUBJECT = "local processes"
 
 def check(host: Host) -> Iterator[CheckResult]:
     """Check that torch is installed beside the runner, and that the kernel lets the runner confine processes."""
-    if host.sandbox == "docker":
+    if host.sandbox not in (AUTO, "process"):
         return
     status = open_sandbox("process").status()
     reason = status.reason or why_no_torch()
     if not reason:
         yield _check_confinement(status)
         return
-    if host.daemon is None:
+    if host.daemon is None and next(unpacked_images(), None) is None:
         advice = "pip install 'kernel-matrix[local]'" + ("" if host.sandbox == "process" else ", or start Docker")
         yield CheckResult(subject=_SUBJECT, verdict=CheckVerdict.FAIL, found=reason, advice=advice)
     else:
-        yield ok(_SUBJECT, "no torch beside the runner, and none needed: cells run in containers")
+        yield ok(_SUBJECT, "no torch beside the runner, and none needed: cells run in images")
 
 
 def _check_confinement(status: SandboxStatus) -> CheckResult:

@@ -1,0 +1,137 @@
+"""Read an image from a file that ``docker save``, ``podman save`` or ``skopeo copy`` wrote."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from kernel_matrix.errors import ImageError
+from kernel_matrix.images import LockEntry
+from kernel_matrix.untrusted_json import UntrustedJsonError, decode, parse
+
+_LARGEST_DOCUMENT_BYTES = 8 << 20
+_DEEPEST_INDEX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SavedImage:
+    """One image in an archive."""
+
+    config: bytes
+    layers: tuple[str, ...]
+    """Their names in the archive."""
+    manifest_digests: tuple[str, ...]
+
+
+class SavedArchive:
+    """An open archive."""
+
+    def __init__(self, path: Path, archive: tarfile.TarFile) -> None:
+        self._path = path
+        self._archive = archive
+
+    def find(self, entry: LockEntry) -> SavedImage:
+        """Return the image that ``entry`` pins.
+
+        Raises:
+            ImageError: The archive does not have it.
+        """
+        found = list(self._images())
+        for image in found:
+            by_manifest = entry.config_digest is None and entry.digest in image.manifest_digests
+            if by_manifest or entry.config_digest == digest_of(image.config):
+                return image
+        has = ", ".join(digest_of(image.config) for image in found) or "no image"
+        raise ImageError(
+            f"{self._path} has {has}; {entry.toolchain} is {entry.config_digest or entry.digest} in the lock.",
+            next_step=f"Save the image that is pinned: `docker save {entry.reference.partition('@')[0]}`.",
+        )
+
+    def open_layer(self, name: str) -> BinaryIO:
+        """Open a layer of :attr:`SavedImage.layers`."""
+        return self._file(name)
+
+    def _images(self) -> Iterator[SavedImage]:
+        """Yield every image; damaged archives have none."""
+        digests = self._manifest_digests()
+        for image in _rows(self._json("manifest.json")):
+            config = self._bytes(str(image.get("Config")))
+            layers = tuple(map(str, image.get("Layers") or ()))
+            yield SavedImage(config, layers, tuple(digests.get(digest_of(config), ())))
+
+    def _manifest_digests(self) -> dict[str, list[str]]:
+        """Return the digest of each image's configuration → the digests of its manifest and of indexes with that."""
+        found: dict[str, list[str]] = {}
+        names = set(self._archive.getnames())
+        waiting: list[tuple[Mapping[str, Any], tuple[str, ...]]] = []
+        if "index.json" in names:
+            index = self._json("index.json")
+            waiting = [(row, ()) for row in _rows(index.get("manifests") if isinstance(index, Mapping) else None)]
+        while waiting:
+            row, above = waiting.pop()
+            digest = str(row.get("digest"))
+            chain = (digest, *above)
+            path = "blobs/" + digest.replace(":", "/")
+            document = self._json(path) if path in names else None
+            if isinstance(document, Mapping) and digest_of(self._bytes(path)) == digest:
+                if len(chain) < _DEEPEST_INDEX:
+                    waiting += [(inner, chain) for inner in _rows(document.get("manifests"))]
+                config = document.get("config")
+                if isinstance(config, Mapping):
+                    found.setdefault(str(config.get("digest")), []).extend(chain)
+        return found
+
+    def _json(self, name: str) -> Any:
+        try:
+            return parse(decode(self._bytes(name)))
+        except UntrustedJsonError as error:
+            raise self._damaged(f"{name} {error}") from error
+
+    def _bytes(self, name: str) -> bytes:
+        content = self._file(name).read(_LARGEST_DOCUMENT_BYTES + 1)
+        if len(content) > _LARGEST_DOCUMENT_BYTES:
+            raise self._damaged(f"{name} is larger than {_LARGEST_DOCUMENT_BYTES >> 20} MiB")
+        return content
+
+    def _file(self, name: str) -> BinaryIO:
+        try:
+            file = self._archive.extractfile(name)
+        except (KeyError, tarfile.TarError) as error:
+            raise self._damaged(f"it has no {name}") from error
+        if file is None:
+            raise self._damaged(f"{name} is no file")
+        return cast("BinaryIO", file)
+
+    def _damaged(self, why: str) -> ImageError:
+        return ImageError(f"{self._path} is no archive of images: {why}.", next_step="Make one with `docker save`.")
+
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[SavedArchive]:
+    """Open the archive at ``path``, which is not compressed.
+
+    Raises:
+        ImageError: It cannot be read, or is no archive.
+    """
+    try:
+        with tarfile.open(path, "r:") as archive:
+            yield SavedArchive(path, archive)
+    except (OSError, tarfile.TarError) as error:
+        raise ImageError(
+            f"{path} cannot be read as an archive of images: {error}.",
+            next_step="Name a file that `docker save` wrote, uncompressed.",
+        ) from error
+
+
+def digest_of(content: bytes) -> str:
+    """Return ``sha256:…`` of ``content``."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _rows(document: Any) -> list[Mapping[str, Any]]:
+    return [row for row in document if isinstance(row, Mapping)] if isinstance(document, list) else []
