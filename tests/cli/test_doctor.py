@@ -83,7 +83,7 @@ def test_this_host_as_it_is_can_be_examined(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--sandbox", "podman"), "allowed: auto, docker, process"),
+        (("--sandbox", "podman"), "allowed: auto, docker, unpacked, process"),
         (("--matrix", "absent.toml"), "absent.toml"),
     ],
 )

@@ -210,7 +210,7 @@ def test_shards_share_the_cells_without_a_rest(field):
     [
         (("--rerun", "some"), "--rerun some: allowed are none, failed, stale, all"),
         (("--deadline", "25:00"), "--deadline '25:00': give a local time as HH:MM"),
-        (("--sandbox", "podman"), "allowed: auto, docker, process"),
+        (("--sandbox", "podman"), "allowed: auto, docker, unpacked, process"),
         (("--filter", "colour=red"), "unknown key 'colour'"),
         (("--shard", "3/2"), "1 ≤ I ≤ N"),
         (("--fail-on", "problem"), "--fail-on problem: allowed is 'candidate'"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _Record = Annotated[Path, typer.Argument(metavar="RECORD", help="A record's file: <results>/<matrix>/records/….json")]
 _Matrix = Annotated[Path, typer.Option("--matrix", metavar="FILE", help="The matrix file that has its cell.")]
 _Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The new record goes to DIR/<matrix name>/records/.")]
-_Sandbox = Annotated[str, typer.Option("--sandbox", help="auto, docker, unpacked or process; default: as the record says.")]
+_Sandbox = Annotated[str, typer.Option("--sandbox", help="auto, docker, unpacked or process; default: the record's.")]
 _Against = Annotated[
     Path | None, typer.Option("--against", metavar="RECORD2", help="Compare with this record, and run nothing.")
 ]
