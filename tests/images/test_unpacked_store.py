@@ -236,6 +236,12 @@ def test_a_damaged_description_is_no_image(archive: ImageArchive, text: str) -> 
     assert STORE.find(image.id) is None
 
 
+def test_an_image_that_is_being_unpacked_is_not_there_yet(archive: ImageArchive, folder: Path) -> None:
+    image = STORE.load(local_entry(archive), archive.path, silent)
+    image.folder.rename(folder / "partial-1.1.00000000.x")
+    assert list(unpacked_images()) == []
+
+
 def test_downloads_follow_the_order_of_the_layers(
     remote: LockEntry, registry: Registry, make_image: MakeImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

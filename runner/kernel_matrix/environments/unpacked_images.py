@@ -76,9 +76,10 @@ def find_unpacked(image_id: str) -> UnpackedImage | None:
     """Return the image with this id; ``None`` if it is not unpacked, or its description cannot be read."""
     try:
         found = read_object(image_folder(image_id) / _DESCRIPTION)
-        return UnpackedImage(**{**found, **{name: tuple(found[name]) for name in ("names", "manifest_digests")}})
+        image = UnpackedImage(**{**found, **{name: tuple(found[name]) for name in ("names", "manifest_digests")}})
     except (UntrustedJsonError, TypeError, KeyError):
         return None
+    return image if image.id == image_id else None  # else it is being unpacked
 
 
 def write_description(image: UnpackedImage, folder: Path) -> None:
