@@ -29,7 +29,7 @@ class SkipReason(str, Enum):
     NO_SUCH_GPU = "no_such_gpu"
     """No device of this host matches the axis."""
     NO_SANDBOX = "no_sandbox"
-    """No sandbox can run this toolchain here (a CUDA image needs Docker)."""
+    """No sandbox can run this toolchain here (a CUDA image needs Docker, or must be unpacked)."""
     DRIVER_TOO_OLD = "driver_too_old"
     """The driver cannot run this CUDA version."""
     IMAGE_MISSING = "image_missing"
