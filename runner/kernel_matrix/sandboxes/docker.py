@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,11 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import docker
 from docker.api import APIClient
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from requests.exceptions import RequestException
 
+from kernel_matrix.container_daemon import connect
 from kernel_matrix.errors import ImageError, InfrastructureError, SandboxError
 from kernel_matrix.hosts.process_token import owner_alive
 from kernel_matrix.model.enums import Role
@@ -26,6 +27,7 @@ from kernel_matrix.platforms.registry import platforms
 from kernel_matrix.sandboxes import Isolation, ProcessExit, RoleSpec, RunningProcess, SandboxStatus
 from kernel_matrix.sandboxes.docker_request import LABEL, OWNER_LABEL, DaemonInfo, create_request, isolation_of
 from kernel_matrix.sandboxes.freezer import Freezer, find_freezer, thaw_container
+from kernel_matrix.sandboxes.oom_watch import watch_for_oom
 from kernel_matrix.sandboxes.role_environment import LogTail
 
 _log = logging.getLogger(__name__)
@@ -34,7 +36,7 @@ _REQUEST_TIMEOUT_S = 120  # creating a container can take a minute on a busy dis
 _KILL_TIMEOUT_S = 10.0  # a killed process that frees the memory of a GPU may take seconds to end
 _CONNECTIONS = 32  # one per container that is waited for, and some for short requests
 _REMOVAL_PAUSES_S = (0.0, 0.5, 2.0)
-"""Pause before each attempt to remove a container: a daemon that restarts needs a moment."""
+"""Pause before each attempt to remove a container, and to see it removed: a daemon that restarts needs a moment."""
 _LOG_LINES = 1000  # more than fit into a log tail
 _CONFLICT = 409  # HTTP status: a container of this name exists
 _SIGNAL_BASE = 128  # the daemon reports death by signal n as exit code 128 + n
@@ -74,7 +76,9 @@ class DockerSandbox:
     name = "docker"
     uses_images = True
 
-    def __init__(self) -> None:
+    def __init__(self, url: str = "") -> None:
+        """Make a sandbox of the daemon at ``url``; without one, at ``DOCKER_HOST`` or the default socket."""
+        self.url = url
         self._unlimited_memlock = True
         self._unremoved: set[str] = set()
         """Containers of this program that could not be removed because the daemon did not answer."""
@@ -156,7 +160,7 @@ class DockerSandbox:
     @cached_property
     def _client(self) -> APIClient:
         try:
-            return docker.from_env(timeout=_REQUEST_TIMEOUT_S, max_pool_size=_CONNECTIONS).api
+            return connect(self.url, timeout_s=_REQUEST_TIMEOUT_S, connections=_CONNECTIONS).api
         except DockerException as error:
             raise _daemon_error(error) from error
 
@@ -195,7 +199,7 @@ class DockerSandbox:
                 raise _start_error(error, spec) from error
             except RequestException as error:
                 raise _daemon_error(error) from error
-            running = _RunningContainer(self._client, spec)
+            running = _RunningContainer(self._client, spec, is_podman=self._daemon.is_podman)
             stack.callback(running.close)
             running.start()
             yield running
@@ -323,8 +327,10 @@ def _start_error(error: APIError, spec: RoleSpec) -> InfrastructureError:
 class _RunningContainer:
     """Container of one role. A thread waits for its end, then reads its state and its log."""
 
-    def __init__(self, client: APIClient, spec: RoleSpec) -> None:
+    def __init__(self, client: APIClient, spec: RoleSpec, *, is_podman: bool) -> None:
         self._client = client
+        self._is_podman = is_podman
+        self._ran_out_of_memory: Future[bool] | None = None
         self._spec = spec
         self._ended: Future[ProcessExit] = Future()
         self._waiting: threading.Thread | None = None
@@ -346,6 +352,9 @@ class _RunningContainer:
             raise _start_error(error, self._spec) from error
         except RequestException as error:
             raise _daemon_error(error) from error
+        pid = self.root_pid() if self._is_podman else None
+        if pid is not None:
+            self._ran_out_of_memory = watch_for_oom(pid, self._id)
         self._waiting = threading.Thread(target=self._await_end, daemon=True)
         self._waiting.start()
 
@@ -439,10 +448,26 @@ class _RunningContainer:
     def _collect(self) -> ProcessExit:
         """Wait for the end, and read state and log while the container still exists."""
         self._client.wait(self._spec.name, timeout=None)
+        killed = self._killed
         state = self._client.inspect_container(self._spec.name)["State"]
+        if self._ran_out_of_memory is not None and self._ran_out_of_memory.result(_KILL_TIMEOUT_S):
+            state["OOMKilled"] = True
         tail = LogTail()
         tail.add(self._client.logs(self._spec.name, tail=_LOG_LINES))
-        return exit_of(self._spec.role, state, tail.text(), killed=self._killed)
+        end = exit_of(self._spec.role, state, tail.text(), killed=killed)
+        if self._is_podman and end.signal == signal.SIGKILL and not (end.killed or end.oom_killed):
+            self._see_it_stay()
+        return end
+
+    def _see_it_stay(self) -> None:
+        """Look whether the container stays: Podman kills one that is removed from outside before it says so.
+
+        Raises:
+            NotFound: if it was removed.
+        """
+        for pause_s in _REMOVAL_PAUSES_S:
+            time.sleep(pause_s)
+            self._client.inspect_container(self._spec.name)
 
 
 def exit_of(role: Role, state: dict[str, Any], log_tail: str, *, killed: bool) -> ProcessExit:

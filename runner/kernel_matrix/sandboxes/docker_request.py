@@ -100,6 +100,10 @@ _BUILDER_CPU_SHARES = 2
 """The lowest weight that Docker accepts (its default is 1024): compilers give way to the cell that is measured."""
 
 
+_PODMAN_TMPFS = dict.fromkeys(("/run", "/var/tmp"), "ro,nosuid,nodev,noexec,size=4k,mode=755")  # noqa: S108
+"""In place of folders that every user may write, without a limit of their size, beside a read-only file system."""
+
+
 def _host_config(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool) -> HostConfig:
     limits = spec.limits
     return HostConfig(
@@ -114,7 +118,10 @@ def _host_config(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool)
         memswap_limit=limits.memory_bytes,
         shm_size=limits.shm_bytes,
         # "exec" because compiled kernels are loaded from caches in this folder.
-        tmpfs={SCRATCH: f"rw,nosuid,nodev,exec,size={limits.tmpfs_bytes},mode=1777"},
+        tmpfs={
+            **(_PODMAN_TMPFS if daemon.is_podman else {}),
+            SCRATCH: f"rw,nosuid,nodev,exec,size={limits.tmpfs_bytes},mode=1777",
+        },
         ipc_mode="private",
         init=True,
         ulimits=list(_ulimits(spec, daemon, unlimited_memlock=unlimited_memlock)),

@@ -22,7 +22,7 @@ _SETTINGS = {
 }
 """Type of the file system → file → what is written into it; all but the first may be absent."""
 
-_EVENTS = {VERSION_1: "memory.oom_control", VERSION_2: "memory.events"}
+EVENTS = {VERSION_1: "memory.oom_control", VERSION_2: "memory.events"}
 """Type of the file system → file with the number of processes killed for memory, ``oom_kill N``."""
 
 _TRIED_BYTES = 1 << 40  # limit of a group that is made only to see whether it can be
@@ -41,8 +41,7 @@ class MemoryGroup:
 
     def oom_kills(self) -> int:
         """Return the number of processes of the group that the kernel has killed for memory."""
-        rows = (line.split() for line in read(self.folder / self.events).splitlines())
-        return sum(int(row[1]) for row in rows if row[0] == "oom_kill")
+        return count_oom_kills(self.folder / self.events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,12 @@ class MemoryGroups:
     def orphans(self) -> Sequence[Path]:
         """Return the groups of dead runners."""
         return orphaned_folders(_PREFIX, self.parent)
+
+
+def count_oom_kills(events: Path) -> int:
+    """Return the number of processes that the kernel has killed for memory, from the file of a group that has it."""
+    rows = (line.split() for line in read(events).splitlines())
+    return sum(int(row[1]) for row in rows if row[0] == "oom_kill")
 
 
 def find_memory_groups(process: Path = Path("/proc/self")) -> MemoryGroups | str:
@@ -115,7 +120,7 @@ def _try(kind: str, parent: Path) -> MemoryGroups:
         present = [needed, *(name for name in others if (folder / name).exists())]
     finally:
         _remove(folder)
-    found = MemoryGroups(parent, {name: _SETTINGS[kind][name] for name in present}, _EVENTS[kind])
+    found = MemoryGroups(parent, {name: _SETTINGS[kind][name] for name in present}, EVENTS[kind])
     with found.new_group(_TRIED_BYTES):
         return found
 
