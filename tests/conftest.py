@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIRE_DOCKER = "KERNEL_MATRIX_REQUIRE_DOCKER"
+REQUIRED = {"docker": REQUIRE_DOCKER, "podman": "KERNEL_MATRIX_REQUIRE_PODMAN"}
+"""Marker → variable that makes its absence a failure."""
 TURNS = "KERNEL_MATRIX_TEST_TURNS"
 """Variable with the folder of locks that the processes of one test run share."""
 
@@ -54,6 +56,14 @@ def _docker_lacks() -> str:
 
 
 @functools.cache
+def _podman_lacks() -> str:
+    if os.geteuid() != 0:
+        return "these tests start a service of Podman as root"
+    missing = [program for program in ("podman", "conmon", "catatonit") if shutil.which(program) is None]
+    return f"{', '.join(missing)} not installed" if missing else ""
+
+
+@functools.cache
 def _torch_lacks() -> str:
     return "" if importlib.util.find_spec("torch") else "torch is not installed (pip install -e '.[local]')"
 
@@ -64,15 +74,21 @@ def _gpu_lacks() -> str:
     return "" if found.gpus else f"no NVIDIA GPU: {found.reason}"
 
 
-_NEEDS: dict[str, Callable[[], str]] = {"docker": _docker_lacks, "torch": _torch_lacks, "gpu": _gpu_lacks}
+_NEEDS: dict[str, Callable[[], str]] = {
+    "docker": _docker_lacks,
+    "podman": _podman_lacks,
+    "torch": _torch_lacks,
+    "gpu": _gpu_lacks,
+}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what this machine cannot run; where Docker is required, its absence is a failure."""
+    """Skip what this machine cannot run; where Docker or Podman is required, its absence is a failure."""
     for marker, lacks in _NEEDS.items():
         reason = lacks() if item.get_closest_marker(marker) else ""
-        if reason and marker == "docker" and os.environ.get(REQUIRE_DOCKER) == "1":
-            pytest.fail(f"{REQUIRE_DOCKER}=1, but {reason}", pytrace=False)
+        required = REQUIRED.get(marker, "")
+        if reason and os.environ.get(required) == "1":
+            pytest.fail(f"{required}=1, but {reason}", pytrace=False)
         if reason:
             pytest.skip(reason)
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import io
-import shutil
 import subprocess
 import sysconfig
 import tarfile
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import docker
 
 from tests.baddays.living import until
+from tests.own_folder import own_folder
 from tests.sandboxes.conftest import python_tree
 
 IMAGE = "kernel-matrix/cpu:latest"
@@ -92,19 +91,10 @@ class OwnDaemon:
 @contextmanager
 def own_daemon() -> Iterator[OwnDaemon]:
     """A running daemon; it and its folder are gone at the end."""
-    folder = Path(tempfile.mkdtemp(prefix="km-daemon-"))  # short: sockets are made in it
-    daemon = OwnDaemon(folder)
-    try:
-        daemon.start()
-        yield daemon
-    finally:
-        daemon.stop()
-        for mount in _mounts_below(folder):
-            with suppress(subprocess.CalledProcessError):
-                subprocess.run(("umount", "--lazy", mount), check=True, capture_output=True)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _mounts_below(folder: Path) -> list[str]:
-    points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    return sorted((point for point in points if point.startswith(f"{folder}/")), reverse=True)
+    with own_folder("km-daemon-") as folder:
+        daemon = OwnDaemon(folder)
+        try:
+            daemon.start()
+            yield daemon
+        finally:
+            daemon.stop()

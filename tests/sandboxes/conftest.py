@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import io
+import json
+import os
 import platform
 import re
 import shutil
@@ -12,15 +15,15 @@ import sysconfig
 import tarfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import docker
 import pytest
-from docker.errors import ImageNotFound
+from docker.errors import DockerException, ImageNotFound
 
+from kernel_matrix.container_daemon import connect
 from kernel_matrix.environments.unpacked_images import FOLDER_VARIABLE
 from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.images.unpacked_store import UnpackedStore
@@ -36,24 +39,59 @@ from kernel_matrix.sandboxes import (
     Sandbox,
     open_sandbox,
 )
+from kernel_matrix.sandboxes.docker import DockerSandbox
 from tests.images.tiny_images import local_entry, make_archive
+from tests.sandboxes.podman import podman_service
 
 PROBES = Path(__file__).parent / "probes"
 PROBES_INSIDE = "/probes"
 IMAGE = f"kernel-matrix-test/python:{platform.python_version()}"
 
-IMAGES = {"docker": "image", "unpacked": "unpacked"}
-"""Sandbox → fixture with the image that it runs."""
+ENGINES = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("docker", "podman")]
+"""Daemons that run the containers of the sandbox ``docker``."""
 
-SANDBOX_PARAMS = [pytest.param(name, marks=pytest.mark.docker) if name == "docker" else name for name in SANDBOXES]
+REQUIRE_PODMAN = "KERNEL_MATRIX_REQUIRE_PODMAN"
 
 
-@pytest.fixture(scope="session", params=SANDBOX_PARAMS)
+@pytest.fixture(scope="session", params=[*ENGINES, *(name for name in SANDBOXES if name != "docker")])
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    """Every registered sandbox in turn."""
+    """Every registered sandbox in turn, and that of Docker with Podman as well."""
     if request.param == "unpacked":
         request.getfixturevalue("unpacked")
+    if request.param == "podman":
+        return DockerSandbox(request.getfixturevalue("podman"))
     return open_sandbox(request.param)
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[str]:
+    """Address of a service of Podman in which a container starts."""
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(podman_service())
+            _start_container(url)
+        except (OSError, DockerException) as error:
+            reason = f"Podman is installed, but does not work: {error}"
+            if os.environ.get(REQUIRE_PODMAN) == "1":
+                pytest.fail(f"{REQUIRE_PODMAN}=1, but {reason}", pytrace=False)
+            pytest.skip(reason)
+        yield url
+
+
+def _start_container(url: str) -> None:
+    """Start a container that does not matter.
+
+    Raises:
+        DockerException: if that is not possible.
+    """
+    with closing(connect(url, timeout_s=60)) as client:
+        limits = [{"Name": name, "Soft": 1024, "Hard": 1024} for name in ("nofile", "nproc")]
+        settings = {"NetworkMode": "none", "Ulimits": limits, "Init": True}
+        request = {"Image": image_of(url), "Entrypoint": ["python3", "-V"], "HostConfig": settings}
+        name = client.api.create_container_from_config(request)["Id"]
+        client.api.start(name)
+        client.api.wait(name)
+        client.api.remove_container(name, force=True)
 
 
 @pytest.fixture(scope="session")
@@ -76,23 +114,26 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield UnpackedStore().load(local_entry(archive), archive.path, print).id
 
 
-@pytest.fixture(scope="session")
-def image() -> str:
-    """A small image of this machine's own Python: needs no registry and is made in seconds."""
-    client = docker.from_env()
-    try:
-        return str(client.images.get(IMAGE).id)
-    except ImageNotFound:
-        repository, _, tag = IMAGE.partition(":")
-        client.api.import_image_from_data(python_tree(), repository=repository, tag=tag)
-        return str(client.images.get(IMAGE).id)
-    finally:
-        client.close()
+@functools.cache
+def image_of(url: str) -> str:
+    """A small image of this machine's own Python, in the daemon at ``url``; needs no registry, made in seconds."""
+    with closing(connect(url, timeout_s=60)) as client:
+        try:
+            return str(client.images.get(IMAGE).id)
+        except ImageNotFound:
+            repository, _, tag = IMAGE.partition(":")
+            answer = client.api.import_image_from_data(python_tree(), repository=repository, tag=tag)
+            return str(json.loads(answer.splitlines()[-1])["status"])
 
 
 @pytest.fixture
 def spec(probes: Path, request: pytest.FixtureRequest) -> Callable[..., RoleSpec]:
     """Makes the spec that runs one function of ``probes/act.py``: ``spec(sandbox, "hang", "argument", uid=7)``."""
+
+    def image_for(sandbox: Sandbox) -> str | None:
+        if isinstance(sandbox, DockerSandbox):
+            return image_of(sandbox.url)
+        return str(request.getfixturevalue("unpacked")) if sandbox.uses_images else None
 
     def make(
         sandbox: Sandbox, probe: str, *args: str, limits: ResourceLimits | None = None, **changes: Any
@@ -103,7 +144,7 @@ def spec(probes: Path, request: pytest.FixtureRequest) -> Callable[..., RoleSpec
         plain = RoleSpec(
             role=Role.CANDIDATE,
             labels=labels,
-            image=request.getfixturevalue(IMAGES[sandbox.name]) if sandbox.uses_images else None,
+            image=image_for(sandbox),
             module="act",
             args=(probe, *args),
             mounts=(Mount(source=probes, target=PROBES_INSIDE),),

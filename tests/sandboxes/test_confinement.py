@@ -204,6 +204,8 @@ def test_nothing_but_scratch_can_be_written(confining: Sandbox, run: Run) -> Non
         "/proc",
         "/sys",
         "/opt",
+        "/run",
+        "/var/tmp",
         PACKAGE_TARGET,
         core,
         "/probes",

@@ -12,23 +12,26 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import docker
 import pytest
 import requests
 from docker.errors import APIError, NotFound
 
+from kernel_matrix.container_daemon import connect
 from kernel_matrix.errors import ImageError, SandboxError
 from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.model.enums import Role
-from kernel_matrix.sandboxes import ProcessExit, RoleSpec, Sandbox, open_sandbox
+from kernel_matrix.sandboxes import ProcessExit, RoleSpec
 from kernel_matrix.sandboxes.docker import DockerSandbox, _names_clash, exit_of
 from kernel_matrix.sandboxes.docker_request import LABEL, OWNER_LABEL
 from kernel_matrix.sandboxes.freezer import find_freezer
+from tests.sandboxes.conftest import ENGINES
 
 MakeSpec = Callable[..., RoleSpec]
 REPOSITORY = Path(__file__).parents[2] / "runner"
@@ -47,15 +50,20 @@ PROMISED = {
 leaves_a_socket = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-@pytest.fixture(scope="session")
-def sandbox() -> Sandbox:
-    return open_sandbox("docker")
+@pytest.fixture(scope="session", params=ENGINES)
+def sandbox(request: pytest.FixtureRequest) -> DockerSandbox:
+    return DockerSandbox(request.getfixturevalue("podman") if request.param == "podman" else "")
 
 
 @pytest.fixture
-def fresh_sandbox() -> Iterator[DockerSandbox]:
+def fresh_sandbox(sandbox: DockerSandbox) -> Iterator[DockerSandbox]:
     """A sandbox that may be broken."""
-    sandbox = DockerSandbox()
+    with breakable(DockerSandbox(sandbox.url)) as fresh:
+        yield fresh
+
+
+@contextmanager
+def breakable(sandbox: DockerSandbox) -> Iterator[DockerSandbox]:
     yield sandbox
     if "_client" in vars(sandbox):
         sandbox._client.close()
@@ -63,10 +71,26 @@ def fresh_sandbox() -> Iterator[DockerSandbox]:
 
 
 @pytest.fixture(scope="session")
-def daemon() -> Iterator[docker.DockerClient]:
-    client = docker.from_env()
-    yield client
-    client.close()
+def daemon(sandbox: DockerSandbox) -> Iterator[docker.DockerClient]:
+    with closing(connect(sandbox.url, timeout_s=60)) as client:
+        yield client
+
+
+def in_words_of_podman(asked: dict[str, Any]) -> dict[str, Any]:
+    """What Podman answers otherwise than it was asked."""
+    limits = [{**limit, "Name": f"RLIMIT_{limit['Name'].upper()}"} for limit in asked["Ulimits"]]
+    by_name = {limit["Name"]: limit for limit in limits}
+    return {
+        "CapAdd": [],
+        "CapDrop": ANY,  # each of its defaults by name; what is left is shown in test_confinement.py
+        "SecurityOpt": ["no-new-privileges"],
+        "IpcMode": "shareable",  # a root user of Podman may let another container join it
+        "PidMode": "private",
+        "Ulimits": [by_name[f"RLIMIT_{name}"] for name in ("NOFILE", "NPROC", "CORE", "FSIZE")],
+        "LogConfig": {"Type": "json-file", "Config": None},  # the size is told elsewhere
+        "Tmpfs": {place: f"{options},rprivate,tmpcopyup" for place, options in asked["Tmpfs"].items()},
+        "Mounts": None,  # told beside the settings
+    }
 
 
 def exists(daemon: docker.DockerClient, name: str) -> bool:
@@ -77,15 +101,18 @@ def exists(daemon: docker.DockerClient, name: str) -> bool:
     return True
 
 
-@pytest.mark.docker
-def test_the_container_is_what_was_described(sandbox: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
+def test_the_container_is_what_was_described(
+    sandbox: DockerSandbox, spec: MakeSpec, daemon: docker.DockerClient
+) -> None:
     asked = spec(sandbox, "hang")
     described = sandbox.describe(asked)["create"]
     with sandbox.launch(asked):
         found = daemon.api.inspect_container(asked.name)
-    for key, value in described["HostConfig"].items():
-        assert found["HostConfig"][key] == value, key
-    assert {key: found["HostConfig"][key] for key in PROMISED} == PROMISED
+    told = in_words_of_podman(described["HostConfig"]) if sandbox.url else {}
+    for key, value in {**described["HostConfig"], **PROMISED, **told}.items():
+        assert found["HostConfig"].get(key) == value, key
+    mounts = {(mount["Source"], mount["Destination"]) for mount in found["Mounts"] if not mount["RW"]}
+    assert mounts == {(mount["Source"], mount["Target"]) for mount in described["HostConfig"]["Mounts"]}
     assert found["Config"]["Labels"] == {
         f"{LABEL}.run": asked.labels.run_id,
         f"{LABEL}.cell": asked.labels.cell_id,
@@ -97,8 +124,7 @@ def test_the_container_is_what_was_described(sandbox: Sandbox, spec: MakeSpec, d
     assert not exists(daemon, asked.name)
 
 
-@pytest.mark.docker
-def test_a_missing_image_is_an_image_error(sandbox: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
+def test_a_missing_image_is_an_image_error(sandbox: DockerSandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
     asked = spec(sandbox, "hang", image="kernel-matrix-test/absent@sha256:" + "0" * 64)
     with pytest.raises(ImageError, match="no image") as caught, sandbox.launch(asked):
         pytest.fail("started")
@@ -106,9 +132,8 @@ def test_a_missing_image_is_an_image_error(sandbox: Sandbox, spec: MakeSpec, dae
     assert not exists(daemon, asked.name)
 
 
-@pytest.mark.docker
 def test_a_container_removed_by_somebody_else_is_lost(
-    sandbox: Sandbox, spec: MakeSpec, daemon: docker.DockerClient
+    sandbox: DockerSandbox, spec: MakeSpec, daemon: docker.DockerClient
 ) -> None:
     asked = spec(sandbox, "hang")
     with sandbox.launch(asked) as running:
@@ -120,12 +145,11 @@ def test_a_container_removed_by_somebody_else_is_lost(
     assert not end.killed
 
 
-@pytest.mark.docker
 @pytest.mark.parametrize("by_daemon", [True, False])
 def test_is_paused_without_the_daemon_where_that_works(
     *,
     by_daemon: bool,
-    sandbox: Sandbox,
+    sandbox: DockerSandbox,
     spec: MakeSpec,
     daemon: docker.DockerClient,
     monkeypatch: pytest.MonkeyPatch,
@@ -143,9 +167,8 @@ def test_is_paused_without_the_daemon_where_that_works(
         assert not daemon.api.inspect_container(asked.name)["State"]["Paused"]
 
 
-@pytest.mark.docker
 def test_the_name_of_a_living_runner_is_respected(
-    sandbox: Sandbox, spec: MakeSpec, daemon: docker.DockerClient
+    sandbox: DockerSandbox, spec: MakeSpec, daemon: docker.DockerClient
 ) -> None:
     asked = spec(sandbox, "hang")
     with sandbox.launch(asked):
@@ -154,9 +177,10 @@ def test_the_name_of_a_living_runner_is_respected(
         assert exists(daemon, asked.name), "the other one is left alone"
 
 
-@pytest.mark.docker
 @pytest.mark.alone("docker")  # any other run would remove the container
-def test_the_name_of_a_dead_runner_is_taken_over(sandbox: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
+def test_the_name_of_a_dead_runner_is_taken_over(
+    sandbox: DockerSandbox, spec: MakeSpec, daemon: docker.DockerClient
+) -> None:
     asked = spec(sandbox, "exit_with", "0")
     leftover = sandbox.describe(replace(asked, labels=replace(asked.labels, owner="1:0:another-boot")))["create"]
     daemon.api.create_container_from_config(leftover, asked.name)
@@ -166,8 +190,7 @@ def test_the_name_of_a_dead_runner_is_taken_over(sandbox: Sandbox, spec: MakeSpe
     assert end.code == 0
 
 
-@pytest.mark.docker
-def test_a_refused_start_leaves_nothing(sandbox: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
+def test_a_refused_start_leaves_nothing(sandbox: DockerSandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
     asked = spec(sandbox, "hang")
     broken = replace(asked, mounts=(replace(asked.mounts[0], target="/proc/self/x"),))
     with pytest.raises(SandboxError, match="refused to start"), sandbox.launch(broken):
@@ -180,29 +203,29 @@ import sys
 sys.path.insert(0, {repo!r})
 from pathlib import Path
 from kernel_matrix.model.enums import Role
-from kernel_matrix.sandboxes import ProcessLabels, Mount, RoleSpec, open_sandbox
+from kernel_matrix.sandboxes import ProcessLabels, Mount, RoleSpec
+from kernel_matrix.sandboxes.docker import DockerSandbox
 from kernel_matrix.hosts.process_token import owner_token
 labels = ProcessLabels(run_id={run_id!r}, cell_id="c" * 16, session=0, gpu_uuid="cpu", owner=owner_token())
 spec = RoleSpec(role=Role.CANDIDATE, labels=labels, image={image!r}, module="act", args=("hang",),
                 mounts=(Mount(source=Path({probes!r}), target="/probes"),), env={{"PYTHONPATH": "/probes"}})
-with open_sandbox("docker").launch(spec) as running:
+with DockerSandbox(sys.argv[1]).launch(spec) as running:
     running.pause()
     print("up", flush=True)
     running.wait(60)
 """
 
 
-@pytest.mark.docker
 @pytest.mark.alone("docker")  # any other run would remove the container
 def test_containers_of_dead_runners_are_swept(
-    sandbox: Sandbox, spec: MakeSpec, daemon: docker.DockerClient, image: str, probes: Path
+    sandbox: DockerSandbox, spec: MakeSpec, daemon: docker.DockerClient, probes: Path
 ) -> None:
     mine = spec(sandbox, "hang")
     run_id = mine.labels.run_id + "-dead"
-    source = RUNNER.format(repo=str(REPOSITORY), run_id=run_id, image=image, probes=str(probes))
+    source = RUNNER.format(repo=str(REPOSITORY), run_id=run_id, image=mine.image, probes=str(probes))
     with (
         sandbox.launch(mine),
-        subprocess.Popen((sys.executable, "-c", source), stdout=subprocess.PIPE) as runner,
+        subprocess.Popen((sys.executable, "-c", source, sandbox.url), stdout=subprocess.PIPE) as runner,
     ):
         assert runner.stdout is not None
         assert runner.stdout.readline() == b"up\n"
@@ -277,58 +300,64 @@ def _ignored() -> Iterator[None]:
 
 
 @pytest.fixture
-def relay(daemon: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Relay]:
-    real = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+def relay(sandbox: DockerSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Relay]:
+    real = sandbox.url or os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     if not real.startswith("unix://"):
         pytest.skip("the daemon is not behind a socket of this machine")
     relay = Relay(tmp_path / "relay.sock", real.removeprefix("unix://"))
-    monkeypatch.setenv("DOCKER_HOST", relay.url)
     monkeypatch.setattr("kernel_matrix.sandboxes.docker._REMOVAL_PAUSES_S", (0.0, 0.1))
     yield relay
     relay.cut()
 
 
-@pytest.mark.docker
+@pytest.fixture
+def relayed_sandbox(relay: Relay) -> Iterator[DockerSandbox]:
+    with breakable(DockerSandbox(relay.url)) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def hanging(sandbox: DockerSandbox, spec: MakeSpec) -> RoleSpec:
+    return spec(sandbox, "hang")
+
+
 @leaves_a_socket
 def test_a_daemon_that_dies_mid_run_is_a_lost_container(
     relay: Relay,
-    fresh_sandbox: DockerSandbox,
-    spec: MakeSpec,
+    relayed_sandbox: DockerSandbox,
+    hanging: RoleSpec,
     daemon: docker.DockerClient,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    asked = spec(fresh_sandbox, "hang")
-    with caplog.at_level(logging.WARNING), fresh_sandbox.launch(asked) as running:
+    with caplog.at_level(logging.WARNING), relayed_sandbox.launch(hanging) as running:
         relay.cut()
         end = running.wait(30)
     assert end == ProcessExit(role=Role.CANDIDATE, code=None, lost=True)
     assert "could not be removed" in caplog.text
-    assert exists(daemon, asked.name)
-    daemon.api.remove_container(asked.name, force=True)
+    caplog.clear()  # its records hold the failed connection
+    assert exists(daemon, hanging.name)
+    daemon.api.remove_container(hanging.name, force=True)
 
 
 @leaves_a_socket
-def test_an_absent_daemon_is_said_not_raised(
-    fresh_sandbox: DockerSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_absent_daemon_is_said_not_raised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
-    status = fresh_sandbox.status()
-    assert not status.available
-    assert "no Docker daemon answers" in status.reason
-    assert "process sandbox" in status.reason
-    with pytest.raises(SandboxError, match="no Docker daemon answers"):
-        fresh_sandbox.sweep()
+    with breakable(DockerSandbox()) as sandbox:
+        status = sandbox.status()
+        assert not status.available
+        assert "no Docker daemon answers" in status.reason
+        assert "process sandbox" in status.reason
+        with pytest.raises(SandboxError, match="no Docker daemon answers"):
+            sandbox.sweep()
 
 
-@pytest.mark.docker
-def test_a_daemon_that_answers_says_what_it_can(sandbox: Sandbox) -> None:
+def test_a_daemon_that_answers_says_what_it_can(sandbox: DockerSandbox) -> None:
     status = sandbox.status()
     assert status.available, status.reason
     assert re.match(r"\d+\.\d+", status.version)
     assert {"storage_driver", "cgroup_version", "image_store", "seccomp", "gpu_access"} <= set(status.details)
 
 
-@pytest.mark.docker
 def test_memlock_is_asked_for_once_only_where_it_is_refused(
     fresh_sandbox: DockerSandbox, spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,7 +403,6 @@ def test_exit_codes_above_128_are_signals(state: dict[str, Any], expected: Proce
         ("something new", "daemon's log"),
     ],
 )
-@pytest.mark.docker
 def test_refusals_say_what_to_do(
     fresh_sandbox: DockerSandbox, spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, said: str, advice: str
 ) -> None:
