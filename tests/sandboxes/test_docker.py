@@ -316,6 +316,23 @@ def relayed_sandbox(relay: Relay) -> Iterator[DockerSandbox]:
         yield sandbox
 
 
+def test_dropped_limits_are_refused_before_the_start(
+    fresh_sandbox: DockerSandbox, spec: MakeSpec, daemon: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not fresh_sandbox._daemon.is_podman:
+        pytest.skip("Docker refuses what it cannot set")
+    asked = spec(fresh_sandbox, "hang")
+    create = fresh_sandbox._client.create_container_from_config
+
+    def create_without_limit(request: dict[str, Any], name: str) -> Any:
+        return create({**request, "HostConfig": {**request["HostConfig"], "Memory": 0, "MemorySwap": 0}}, name)
+
+    monkeypatch.setattr(fresh_sandbox._client, "create_container_from_config", create_without_limit)
+    with pytest.raises(SandboxError, match=r"does not set .*memory_bytes"), fresh_sandbox.launch(asked):
+        pytest.fail("started")
+    assert not exists(daemon, asked.name)
+
+
 @pytest.fixture
 def hanging(sandbox: DockerSandbox, spec: MakeSpec) -> RoleSpec:
     return spec(sandbox, "hang")

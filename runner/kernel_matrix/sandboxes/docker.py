@@ -25,7 +25,14 @@ from kernel_matrix.model.enums import Role
 from kernel_matrix.platforms import NO_ACCESS
 from kernel_matrix.platforms.registry import platforms
 from kernel_matrix.sandboxes import Isolation, ProcessExit, RoleSpec, RunningProcess, SandboxStatus
-from kernel_matrix.sandboxes.docker_request import LABEL, OWNER_LABEL, DaemonInfo, create_request, isolation_of
+from kernel_matrix.sandboxes.docker_request import (
+    LABEL,
+    OWNER_LABEL,
+    DaemonInfo,
+    create_request,
+    dropped_limits,
+    isolation_of,
+)
 from kernel_matrix.sandboxes.freezer import Freezer, find_freezer, thaw_container
 from kernel_matrix.sandboxes.oom_watch import watch_for_oom
 from kernel_matrix.sandboxes.role_environment import LogTail
@@ -93,8 +100,7 @@ class DockerSandbox:
         except _FAILURES as error:
             return SandboxStatus(name=self.name, available=False, reason=str(_daemon_error(error)))
         version = str(info.get("ServerVersion", ""))
-        if info.get("OSType") != "linux":
-            reason = f"the daemon runs {info.get('OSType')} containers; switch it to Linux containers"
+        if reason := DaemonInfo(info, self._client.api_version).why_unusable:
             return SandboxStatus(name=self.name, available=False, reason=reason, version=version)
         return SandboxStatus(name=self.name, available=True, version=version, details=self._details(info))
 
@@ -199,10 +205,30 @@ class DockerSandbox:
                 raise _start_error(error, spec) from error
             except RequestException as error:
                 raise _daemon_error(error) from error
+            self._check_limits(spec, request)
             running = _RunningContainer(self._client, spec, is_podman=self._daemon.is_podman)
             stack.callback(running.close)
             running.start()
             yield running
+
+    def _check_limits(self, spec: RoleSpec, request: Mapping[str, Any]) -> None:
+        """Check that Podman has set what it was asked for: where it cannot, it drops limits without a word.
+
+        Raises:
+            SandboxError: if it has not.
+        """
+        if not self._daemon.is_podman:
+            return
+        try:
+            found = self._client.inspect_container(spec.name)
+        except _FAILURES as error:
+            raise _daemon_error(error) from error
+        dropped = dropped_limits(request, found, self._daemon)
+        if dropped:
+            raise SandboxError(
+                f"Podman does not set these limits of {spec.name}: {', '.join(dropped)}",
+                next_step="use the service of root, Docker, or the process sandbox",
+            )
 
     def _remove_or_remember(self, name: str) -> None:
         """Remove a container of this program; if that fails, remember its name for a later attempt."""
@@ -453,7 +479,8 @@ class _RunningContainer:
         if self._ran_out_of_memory is not None and self._ran_out_of_memory.result(_KILL_TIMEOUT_S):
             state["OOMKilled"] = True
         tail = LogTail()
-        tail.add(self._client.logs(self._spec.name, tail=_LOG_LINES))
+        # Podman puts parts of lines into the wrong order where it counts lines; a log has 1 MB at most.
+        tail.add(self._client.logs(self._spec.name, tail="all" if self._is_podman else _LOG_LINES))
         end = exit_of(self._spec.role, state, tail.text(), killed=killed)
         if self._is_podman and end.signal == signal.SIGKILL and not (end.killed or end.oom_killed):
             self._see_it_stay()

@@ -35,6 +35,30 @@ class DaemonInfo:
         return "BuildahVersion" in self.info
 
     @property
+    def rootless(self) -> bool:
+        """True if Podman's service runs as a plain user."""
+        return self.is_podman and bool(self.info.get("Rootless"))
+
+    @property
+    def cgroup_version(self) -> str:
+        """Version of the control groups: ``1`` or ``2``."""
+        return str(self.info.get("CgroupVersion") or "1")
+
+    @property
+    def why_unusable(self) -> str:
+        """Reason why cells cannot run on this daemon; empty if they can."""
+        system = self.info.get("OSType", "linux")
+        if system != "linux":
+            return f"the daemon runs {system} containers; switch it to Linux containers"
+        if self.rootless and self.cgroup_version == "1":
+            # It says of itself that it can limit memory, and drops all limits.
+            return (
+                "rootless Podman can neither limit nor pause containers with control groups of version 1; "
+                "boot with version 2, use the service of root, or the process sandbox"
+            )
+        return ""
+
+    @property
     def seccomp(self) -> str:
         """Filter of system calls: ``default`` or ``none``."""
         rules = [option for option in self.security if option.startswith("name=seccomp")]
@@ -44,6 +68,10 @@ class DaemonInfo:
     def security(self) -> tuple[str, ...]:
         """The daemon's ``SecurityOptions``, such as ``name=seccomp,profile=default``."""
         return tuple(self.info.get("SecurityOptions") or ())
+
+    def can(self, ability: str) -> bool:
+        """Return whether the daemon says that it can set a limit; one that says nothing of it can."""
+        return bool(self.info.get(ability, True))
 
     @property
     def image_store(self) -> str:
@@ -191,10 +219,27 @@ def _gpu_environment(spec: RoleSpec, daemon: DaemonInfo) -> dict[str, str]:
     return {**hidden, **gpu_access(spec, daemon).environment}
 
 
+def dropped_limits(request: Mapping[str, Any], found: Mapping[str, Any], daemon: DaemonInfo) -> tuple[str, ...]:
+    """Return the limits that ``daemon`` says it can set, and has not set in the container that it made of a request.
+
+    Args:
+        request: what :func:`create_request` made.
+        found: the container's settings, as ``inspect`` shows them.
+        daemon: the daemon.
+    """
+    asked, made = request["HostConfig"], found["HostConfig"]
+    dropped = [name for name, (key, ability) in _COUNTED.items() if daemon.can(ability) and asked[key] != made[key]]
+    limits = {limit["Name"].lower().removeprefix("rlimit_"): limit["Hard"] for limit in made["Ulimits"] or ()}
+    return (*dropped, *(one["Name"] for one in asked["Ulimits"] if limits.get(one["Name"]) != one["Hard"]))
+
+
+_COUNTED = {"memory_bytes": ("Memory", "MemoryLimit"), "pids": ("PidsLimit", "PidsLimit")}
+"""Limit of all processes together → its key in a request, and the daemon's ability to set it."""
+
+
 def isolation_of(spec: RoleSpec, daemon: DaemonInfo) -> Isolation:
     """Return the confinement of a container that ``daemon`` makes of :func:`create_request`."""
-    counted = {"memory_bytes": "MemoryLimit", "pids": "PidsLimit"}
-    enforced = tuple(name for name, ability in counted.items() if daemon.info.get(ability, True))
+    enforced = tuple(name for name, (_, ability) in _COUNTED.items() if daemon.can(ability))
     return Isolation(
         engine="docker",
         user="shared" if spec.uid == os.getuid() else "own",
@@ -214,9 +259,9 @@ def _notes(spec: RoleSpec, daemon: DaemonInfo) -> Iterator[str]:
     if daemon.seccomp == "none":
         yield "the daemon applies no system call filter"
     for ability, what in (("MemoryLimit", "memory"), ("PidsLimit", "the number of processes")):
-        if not daemon.info.get(ability, True):
+        if not daemon.can(ability):
             yield f"the daemon cannot limit {what}"
-    if not daemon.info.get("SwapLimit", True):
+    if not daemon.can("SwapLimit"):
         yield "the daemon cannot limit swap, so the memory limit holds for resident memory only"
     writable = sorted(mount.target for mount in spec.mounts if mount.writable)
     if writable:
