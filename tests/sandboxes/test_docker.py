@@ -372,6 +372,7 @@ def test_a_daemon_that_answers_says_what_it_can(sandbox: DockerSandbox) -> None:
     status = sandbox.status()
     assert status.available, status.reason
     assert re.match(r"\d+\.\d+", status.version)
+    assert status.details["daemon"] == ("Podman" if sandbox.url else "Docker")
     assert {"storage_driver", "cgroup_version", "image_store", "seccomp", "gpu_access"} <= set(status.details)
 
 

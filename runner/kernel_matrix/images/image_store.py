@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kernel_matrix import container_daemon
 from kernel_matrix.errors import ImageError
 from kernel_matrix.images import LockEntry, PullError
 from kernel_matrix.images.image_reference import ImageReference
@@ -165,12 +166,11 @@ def connect() -> Iterator[DockerClient]:
     Raises:
         ImageError: no daemon answers, or a request inside the ``with`` block failed.
     """
-    import docker  # noqa: PLC0415  # the SDK takes 0.2 s to import and most verbs never need it
-    from docker.errors import DockerException  # noqa: PLC0415  # same
+    from docker.errors import DockerException  # noqa: PLC0415  # the SDK takes 0.2 s to import and most verbs never need it
     from requests.exceptions import RequestException  # noqa: PLC0415  # same
 
     try:
-        client = docker.from_env(timeout=_TIMEOUT_S)
+        client = container_daemon.connect(timeout_s=_TIMEOUT_S)
     except DockerException as error:
         raise ImageError(
             f"No Docker daemon answers: {error}.",

@@ -69,7 +69,7 @@ _EXPLANATIONS = (
 
 
 def open_sandbox() -> DockerSandbox:
-    """Return the sandbox of the daemon at ``DOCKER_HOST`` or the default socket; it connects when first used."""
+    """Return the sandbox of the daemon at ``DOCKER_HOST`` or at a usual socket; it connects when first used."""
     return DockerSandbox()
 
 
@@ -84,7 +84,7 @@ class DockerSandbox:
     uses_images = True
 
     def __init__(self, url: str = "") -> None:
-        """Make a sandbox of the daemon at ``url``; without one, at ``DOCKER_HOST`` or the default socket."""
+        """Make a sandbox of the daemon at ``url``; without one, of that which :func:`connect` finds."""
         self.url = url
         self._unlimited_memlock = True
         self._unremoved: set[str] = set()
@@ -180,10 +180,11 @@ class DockerSandbox:
     def _details(self, info: dict[str, Any]) -> dict[str, Any]:
         daemon = DaemonInfo(info, self._client.api_version)
         return {
+            "daemon": daemon.product,
             "api_version": daemon.api_version,
             "storage_driver": info.get("Driver"),
             "image_store": daemon.image_store,
-            "cgroup_version": info.get("CgroupVersion", "1"),
+            "cgroup_version": daemon.cgroup_version,
             "seccomp": daemon.seccomp,
             "security": list(daemon.security),
             "gpu_access": _gpu_access(info),
@@ -326,7 +327,10 @@ def _daemon_error(error: Exception) -> SandboxError:
         )
     return SandboxError(
         f"no Docker daemon answers: {error}",
-        next_step="start it (`systemctl start docker`), correct DOCKER_HOST, or use the process sandbox",
+        next_step=(
+            "start it (`systemctl start docker`, or for Podman `podman.socket`), correct DOCKER_HOST, "
+            "or use the process sandbox"
+        ),
     )
 
 

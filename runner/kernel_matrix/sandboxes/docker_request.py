@@ -40,6 +40,13 @@ class DaemonInfo:
         return self.is_podman and bool(self.info.get("Rootless"))
 
     @property
+    def product(self) -> str:
+        """Name of the program that answers: ``Docker``, ``Podman`` or ``rootless Podman``."""
+        if not self.is_podman:
+            return "Docker"
+        return "rootless Podman" if self.rootless else "Podman"
+
+    @property
     def cgroup_version(self) -> str:
         """Version of the control groups: ``1`` or ``2``."""
         return str(self.info.get("CgroupVersion") or "1")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,3 +69,48 @@ def test_a_daemon_that_may_not_be_talked_to_is_not_to_be_started() -> None:
     vars(shut)["docker"] = type(shut.docker)(daemon=None, reason="PermissionError(13, 'Permission denied')")
     (finding,) = check(shut)
     assert "group `docker`" in finding.advice
+
+
+PODMAN = {**INFO, "BuildahVersion": "1.28.2", "ServerVersion": "4.3.1", "Rootless": False, "DriverStatus": []}
+
+
+@pytest.fixture
+def ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A list of subordinate ids, of users and of groups; it is empty."""
+    path = tmp_path / "subids"
+    path.touch()
+    monkeypatch.setattr("kernel_matrix.hosts.doctor.daemon._SUBORDINATE_IDS", (path, path))
+    return path
+
+
+def test_podman_is_named_where_it_answers() -> None:
+    found = lines(info=PODMAN)
+    assert {finding.verdict for finding in found.values()} == {CheckVerdict.OK}
+    assert found["Docker daemon"].found == "Podman 4.3.1 for linux containers, in place of Docker"
+    assert "Podman" not in found
+
+
+def test_a_podman_older_than_those_tried_is_a_warning() -> None:
+    old = lines(info={**PODMAN, "ServerVersion": "4.2.9"})["Podman"]
+    assert (old.verdict, "4.3 or newer" in old.advice) == (CheckVerdict.WARN, True)
+
+
+def test_rootless_podman_needs_version_2_of_control_groups(ids: Path) -> None:
+    ids.write_text(f"{pwd.getpwuid(os.getuid()).pw_name}:100000:65536\n")
+    rootless = {**PODMAN, "Rootless": True}
+    assert lines(info={**rootless, "CgroupVersion": "2"})["Docker daemon"].verdict is CheckVerdict.OK
+    old = lines(info={**rootless, "CgroupVersion": "1"})["Docker daemon"]
+    assert old.verdict is CheckVerdict.FAIL
+    assert "can neither limit nor pause" in old.found
+    assert "boot with version 2" in old.advice
+
+
+def test_rootless_podman_needs_subordinate_ids(ids: Path) -> None:
+    rootless = {**PODMAN, "Rootless": True}
+    user = pwd.getpwuid(os.getuid()).pw_name
+    ids.write_text(f"{user}-of-another-name:100000:65536\n")
+    missing = lines(info=rootless)["subordinate ids"]
+    assert (missing.verdict, f"--add-subgids 100000-165535 {user}" in missing.advice) == (CheckVerdict.FAIL, True)
+    for owner in (user, os.getuid()):
+        ids.write_text(f"{owner}:100000:65536\n")
+        assert lines(info=rootless)["subordinate ids"].verdict is CheckVerdict.OK

@@ -92,6 +92,12 @@ def test_device_nodes_are_the_last_way() -> None:
     assert way_into_containers(TOOLKIT_INFO, UUID) == TOOLKIT
 
 
+@pytest.mark.usefixtures("dev")
+@pytest.mark.parametrize("info", [CDI_INFO, TOOLKIT_INFO])
+def test_podman_gets_device_nodes_as_it_drops_requests(info: dict[str, Any]) -> None:
+    assert way_into_containers({**info, "BuildahVersion": "1.28.2"}, UUID) == DEVICES
+
+
 def test_cdi_is_asked_for_by_name() -> None:
     host, env = request(CDI_INFO)
     (wish,) = host["DeviceRequests"]

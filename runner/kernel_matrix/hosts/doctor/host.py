@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from kernel_matrix.container_daemon import connect
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.hosts.survey import AUTO
 from kernel_matrix.matrix import Matrix, Policy
@@ -47,7 +48,7 @@ class Host:
 
     @cached_property
     def docker(self) -> DaemonAnswer:
-        """Answer of the daemon at ``DOCKER_HOST`` or the default socket."""
+        """Answer of the daemon at ``DOCKER_HOST`` or at a usual socket, Docker's or Podman's."""
         return ask_daemon()
 
     @cached_property
@@ -95,12 +96,11 @@ class Host:
 
 def ask_daemon() -> DaemonAnswer:
     """Read the properties of the Docker daemon; an absent daemon is an answer, not an error."""
-    import docker  # noqa: PLC0415  # the SDK takes 0.2 s to import
-    from docker.errors import DockerException  # noqa: PLC0415  # same
+    from docker.errors import DockerException  # noqa: PLC0415  # the SDK takes 0.2 s to import
     from requests.exceptions import RequestException  # noqa: PLC0415  # same
 
     try:
-        client = docker.from_env(timeout=SUBPROCESS_TIMEOUT_S)
+        client = connect(timeout_s=SUBPROCESS_TIMEOUT_S)
     except DockerException as error:
         return DaemonAnswer(daemon=None, reason=str(error))
     try:

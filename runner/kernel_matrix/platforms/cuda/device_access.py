@@ -67,10 +67,11 @@ def way_into_containers(info: Mapping[str, Any], uuid: str | None = None) -> str
         info: the daemon's answer to ``/info``.
         uuid: UUID of the GPU; ``None`` for any GPU.
     """
-    if _listed_by_cdi(info, uuid):
-        return CDI
-    if "nvidia" in (info.get("Runtimes") or {}):
-        return TOOLKIT
+    if "BuildahVersion" not in info:  # Podman, whose Docker API drops requests for devices without a word
+        if _listed_by_cdi(info, uuid):
+            return CDI
+        if "nvidia" in (info.get("Runtimes") or {}):
+            return TOOLKIT
     if (_DEV / "nvidiactl").exists():
         return DEVICES
     return NO_ACCESS
