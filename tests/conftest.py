@@ -160,8 +160,8 @@ def cpu_lock(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def unpacked_cpu_lock(cpu_lock: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """That lock, with the CPU image unpacked as well, from what the daemon saves (a minute)."""
+def unpacked_cpu(cpu_lock: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables with which the image of that lock is unpacked as well, from what the daemon saves (a minute)."""
     from kernel_matrix.images.image_store import connect  # noqa: PLC0415  # see cpu_lock
     from kernel_matrix.images.lock import load_lock  # noqa: PLC0415  # same
     from kernel_matrix.images.resolve import ImagePresence, image_status  # noqa: PLC0415  # same
@@ -169,13 +169,15 @@ def unpacked_cpu_lock(cpu_lock: Path, tmp_path_factory: pytest.TempPathFactory) 
 
     entry, store = load_lock(cpu_lock)["cpu"], UnpackedStore()
     saved = tmp_path_factory.mktemp("saved") / "cpu.tar"
-    with _turn(Path(os.environ[TURNS], "unpacking"), alone=True):
+    folder = f"{os.environ[TURNS]}/unpacked-cpu"
+    with pytest.MonkeyPatch.context() as patch, _turn(Path(os.environ[TURNS], "unpacking"), alone=True):
+        patch.setenv(FOLDER_VARIABLE, folder)
         if image_status(entry, store).presence is not ImagePresence.PRESENT:
             with connect() as client, saved.open("wb") as file:
                 file.writelines(client.images.get(entry.reference).save(named=True))
             store.load(entry, saved, print)
             saved.unlink()
-    return cpu_lock
+    return {FOLDER_VARIABLE: folder}
 
 
 @pytest.fixture

@@ -6,14 +6,18 @@ import pytest
 
 from tests.baddays.field import new_field
 
-LOCKS = {"docker": "cpu_lock", "unpacked": "unpacked_cpu_lock"}
-"""Sandbox → fixture with the lock of the image that it runs."""
-
-
 SANDBOXES = [
-    *(pytest.param(name, marks=pytest.mark.docker) for name in LOCKS),
+    *(pytest.param(name, marks=pytest.mark.docker) for name in ("docker", "unpacked")),
     pytest.param("process", marks=pytest.mark.torch),
 ]
+
+
+def images_for(sandbox, request):
+    """What :func:`new_field` is given, so that the sandbox has the image that it runs."""
+    if sandbox == "process":
+        return {}
+    environment = request.getfixturevalue("unpacked_cpu") if sandbox == "unpacked" else None
+    return {"lock": request.getfixturevalue("cpu_lock"), "environment": environment}
 
 
 @pytest.fixture(params=SANDBOXES)
@@ -25,6 +29,5 @@ def sandbox(request):
 @pytest.fixture
 def world(request, tmp_path, sandbox):
     """A field for that sandbox."""
-    lock = request.getfixturevalue(LOCKS[sandbox]) if sandbox in LOCKS else None
-    with new_field(tmp_path, lock) as made:
+    with new_field(tmp_path, **images_for(sandbox, request)) as made:
         yield made

@@ -149,7 +149,13 @@ class Field:
 
 
 @contextmanager
-def new_field(root: Path, lock: Path | None = None, *, program: Sequence[str] = REAL) -> Iterator[Field]:
+def new_field(
+    root: Path,
+    lock: Path | None = None,
+    *,
+    program: Sequence[str] = REAL,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Field]:
     """A fresh copy of the problems under ``root``; ``lock`` becomes its images' lock."""
     shutil.copytree(HERE / "problems", root / "problems")
     (root / "images").mkdir()
@@ -159,7 +165,7 @@ def new_field(root: Path, lock: Path | None = None, *, program: Sequence[str] = 
     # Short, since sockets are made in it, and open to pass through, since other users run in it.
     with tempfile.TemporaryDirectory(prefix="km-test-") as scratch:
         Path(scratch).chmod(0o711)
-        made = Field(root, Path(scratch), root / "locks", program=program)
+        made = Field(root, Path(scratch), root / "locks", environment or {}, program=program)
         made.write_matrix("tiny/honest")
         yield made
 

@@ -11,7 +11,7 @@ from kernel_matrix.inside import confine
 from kernel_matrix.model.enums import Fault, Status, fault_of
 from kernel_matrix.results.reading import read_record
 from kernel_matrix.sandboxes.process import ProcessSandbox
-from tests.baddays.conftest import LOCKS, SANDBOXES
+from tests.baddays.conftest import SANDBOXES, images_for
 from tests.baddays.field import HERE, ROOT, Field, events, new_field
 from tests.baddays.living import containers, processes
 
@@ -76,12 +76,11 @@ class Night:
     params=SANDBOXES,
 )
 def night(request, tmp_path_factory):
-    lock = request.getfixturevalue(LOCKS[request.param]) if request.param in LOCKS else None
     if request.param != "docker" and ProcessSandbox().confinement.namespaces == confine.NONE:
         pytest.skip(
             "this machine gives processes no namespaces of their own: hostile candidates need the docker sandbox"
         )
-    with new_field(tmp_path_factory.mktemp("night"), lock) as field:
+    with new_field(tmp_path_factory.mktemp("night"), **images_for(request.param, request)) as field:
         field.write_matrix("tiny/*", *(f"relu/{name}" for name in FROM_RELU), more=MORE)
         ran = field.run("--sandbox", request.param, limit_s=1200)
         yield Night(request.param, field, ran.returncode, ran.stderr, events(ran.stdout), field.records())

@@ -154,8 +154,8 @@ def test_dry_run_shows_settings_of_processes_and_runs_nothing(field):
 
 @pytest.mark.docker
 @pytest.mark.timeout(1800)  # see below
-def test_an_unpacked_image_is_what_docker_runs(tmp_path, unpacked_cpu_lock):
-    with new_field(tmp_path, unpacked_cpu_lock) as field:
+def test_an_unpacked_image_is_what_docker_runs(tmp_path, cpu_lock, unpacked_cpu):
+    with new_field(tmp_path, cpu_lock, environment=unpacked_cpu) as field:
         for sandbox in ("docker", "unpacked"):
             ran = field.run("--sandbox", sandbox, "--rerun", "all")
             assert (ran.returncode, ran.stderr) == (0, "")
@@ -168,9 +168,7 @@ def test_an_unpacked_image_is_what_docker_runs(tmp_path, unpacked_cpu_lock):
         for record in (contained, unpacked)
     ]
     assert pins[0] == pins[1]
-    assert (
-        unpacked["host"]["image"]["id"] == json.loads(unpacked_cpu_lock.read_text())["images"]["cpu"]["config_digest"]
-    )
+    assert unpacked["host"]["image"]["id"] == json.loads(cpu_lock.read_text())["images"]["cpu"]["config_digest"]
     assert unpacked["host"]["image"]["store"] == "unpacked"
 
 

@@ -22,7 +22,7 @@ def no_daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_daemon_that_is_absent_says_what_to_do() -> None:
     with pytest.raises(ImageError, match="No Docker daemon answers") as caught, connect():
         pass
-    assert "--sandbox process" in caught.value.next_step
+    assert "--sandbox unpacked" in caught.value.next_step
 
 
 @pytest.mark.docker

@@ -101,17 +101,29 @@ def probes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The id of a small image of this machine's own Python, unpacked in a folder of its own."""
+def unpacked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all users can pass."""
     folder = tmp_path_factory.mktemp("unpacked")
     for parent in (folder, *folder.parents[:2]):
         parent.chmod(0o755)
-    tree = folder / "tree.tar"
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _own_images(unpacked_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests do not see the image that is unpacked here."""
+    monkeypatch.setenv(FOLDER_VARIABLE, str(unpacked_folder / "images"))
+
+
+@pytest.fixture(scope="session")
+def unpacked(unpacked_folder: Path) -> str:
+    """The id of a small image of this machine's own Python, unpacked."""
+    tree = unpacked_folder / "tree.tar"
     tree.write_bytes(python_tree())
     archive = make_archive(tree, path="/usr/local/bin:/usr/bin")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(FOLDER_VARIABLE, str(folder / "images"))
-        yield UnpackedStore().load(local_entry(archive), archive.path, print).id
+        patch.setenv(FOLDER_VARIABLE, str(unpacked_folder / "images"))
+        return UnpackedStore().load(local_entry(archive), archive.path, print).id
 
 
 @functools.cache

@@ -174,7 +174,7 @@ def connect() -> Iterator[DockerClient]:
     except DockerException as error:
         raise ImageError(
             f"No Docker daemon answers: {error}.",
-            next_step="Start Docker, or check DOCKER_HOST; cells also run without it: --sandbox process.",
+            next_step="Start it, or check DOCKER_HOST; without one: --sandbox unpacked, or process for cells.",
         ) from error
     try:
         client.ping()

@@ -50,8 +50,8 @@ def _report_absent(host: Host) -> CheckResult:
         if permission
         else "start it (`systemctl start docker`, or Podman's: `systemctl start podman.socket`) or correct DOCKER_HOST"
     )
-    needed = host.sandbox == "docker" or bool(host.gpus)
-    without = "" if needed else "; without it cells run as local processes, less confined, and on the CPU only"
+    needed = host.sandbox == "docker"
+    without = "" if needed else "; without it cells run from unpacked images, or as local processes"
     verdict = CheckVerdict.FAIL if needed else CheckVerdict.WARN
     found = f"no daemon answers: {host.docker.reason}"
     return CheckResult(subject="Docker daemon", verdict=verdict, found=found, advice=advice + without)
