@@ -46,10 +46,10 @@ def main() -> int:
 def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--sandbox", choices=("docker", "process"), default="process")
+    parser.add_argument("--sandbox", choices=("docker", "unpacked", "process"), default="process")
     parser.add_argument("--without-namespaces", action="store_true", help="confine processes by Landlock and a filter")
-    parser.add_argument("--lock", type=Path, help="images lock, for the docker sandbox")
-    parser.add_argument("--toolchain", default="cu130", help="name of the image, for the docker sandbox on a GPU")
+    parser.add_argument("--lock", type=Path, help="images lock, for sandboxes with images")
+    parser.add_argument("--toolchain", default="cu130", help="name of the image, for sandboxes with images on a GPU")
     parser.add_argument("--cuda", default="13.0", help="its CUDA version")
     parser.add_argument("--only", action="append", metavar="GLOB", help="names of the cheats to run")
     return parser.parse_args()

@@ -96,17 +96,18 @@ def on_gpu(sandbox: str, *, toolchain: str = "cu130", cuda: str = "13.0", lock: 
 
     The process sandbox runs the Python environment of this process.
 
-    :param toolchain: name of the image, for the docker sandbox.
+    :param toolchain: name of the image, for sandboxes with images.
     :param cuda: version of its CUDA.
     """
     gpu = get_platform("cuda").inventory().gpus[0]
+    uses_images = sandbox != "process"
     image = {"cuda": cuda, "torch": _installed("torch", "2.11.0"), "triton": _installed("triton", "3.6.0")}
     return Stand(
         sandbox=sandbox,
         device="cuda",
         gpu=f'model = "{gpu.name}"',
-        toolchain=toolchain if sandbox == "docker" else "here",
-        versions=image if sandbox == "docker" else {"environment": "auto"},
+        toolchain=toolchain if uses_images else "here",
+        versions=image if uses_images else {"environment": "auto"},
         workload="default",
         settings=_ON_GPU,
         lock=lock,
