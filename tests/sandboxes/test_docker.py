@@ -161,8 +161,16 @@ def test_is_paused_without_the_daemon_where_that_works(
             pytest.skip("this user cannot write to the container's control group")
         if by_daemon:
             monkeypatch.setattr("kernel_matrix.sandboxes.docker.find_freezer", lambda *_: None)
+        requests_to_pause = []
+        pause = docker.APIClient.pause
+
+        def count(client: docker.APIClient, name: str) -> None:
+            requests_to_pause.append(name)
+            pause(client, name)
+
+        monkeypatch.setattr(docker.APIClient, "pause", count)
         running.pause()
-        assert daemon.api.inspect_container(asked.name)["State"]["Paused"] is by_daemon
+        assert bool(requests_to_pause) is by_daemon
         running.resume()
         assert not daemon.api.inspect_container(asked.name)["State"]["Paused"]
 
