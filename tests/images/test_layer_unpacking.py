@@ -15,7 +15,6 @@ import pytest
 import zstandard
 
 from kernel_matrix.errors import ImageError
-from kernel_matrix.images import layer_unpacking
 from kernel_matrix.images.layer_unpacking import TreeBudget, unpack_layer
 
 FOLDER, LINK, HARD_LINK, DEVICE = tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE
@@ -245,13 +244,3 @@ def test_gzip_and_zstd_are_known_by_their_first_bytes(tmp_path: Path) -> None:
         root.mkdir()
         unpack_layer(io.BytesIO(layer), root, diff_id=digest(data), budget=TreeBudget())
         assert names(root) == {"a"}
-
-
-def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(layer_unpacking.shutil, "copyfileobj", full)
-    with pytest.raises(ImageError, match="No space left on device") as caught:
-        apply(tmp_path / "root", [file("a", b"1")])
-    assert "XDG_CACHE_HOME" in caught.value.next_step

@@ -200,6 +200,18 @@ def test_a_full_disk_leaves_nothing(archive: ImageArchive, folder: Path, monkeyp
     assert list(folder.iterdir()) == []
 
 
+def test_a_cache_that_cannot_be_written_is_told(
+    remote: LockEntry, archive: ImageArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "file"))
+    with pytest.raises(ImageError, match="could not be unpacked below") as caught:
+        pull_image(remote, STORE, silent)
+    assert "XDG_CACHE_HOME" in caught.value.next_step
+    with pytest.raises(ImageError, match="could not be unpacked below"):
+        STORE.load(local_entry(archive), archive.path, silent)
+
+
 def test_the_faster_of_two_processes_wins(archive: ImageArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     first = STORE.load(local_entry(archive), archive.path, silent)
     answers = iter([None, first])  # not there before it is unpacked, and there after it

@@ -93,6 +93,8 @@ class Registry:
     """Way of logging in that is wanted, ``Bearer`` or ``Basic``; empty for none."""
     asked: list[str] = field(default_factory=list)
     """Paths of all requests."""
+    encodings: set[str | None] = field(default_factory=set)
+    """What they accept as encodings."""
     accounts: list[str | None] = field(default_factory=list)
     """Account with which each token was asked for."""
 
@@ -127,6 +129,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, body: bool) -> None:
         self.registry.asked.append(self.path)
+        self.registry.encodings.add(self.headers["Accept-Encoding"])
         if self.path.startswith("/token?"):
             self.registry.accounts.append(self.headers["Authorization"])
             self._send(200, json.dumps({"token": "secret"}).encode(), "application/json", body=body)

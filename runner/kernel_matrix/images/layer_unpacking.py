@@ -71,7 +71,8 @@ def unpack_layer(layer: BinaryIO, root: Path, *, diff_id: str, budget: TreeBudge
         budget: Limits for all layers of the image.
 
     Raises:
-        ImageError: The layer is damaged or another one, leads out of the tree, is too large, or the disk is full.
+        ImageError: The layer is damaged or another one, leads out of the tree, or is too large.
+        OSError: The disk refuses to take it.
     """
     try:
         with _decompressed(layer) as plain:
@@ -81,11 +82,6 @@ def unpack_layer(layer: BinaryIO, root: Path, *, diff_id: str, budget: TreeBudge
             hashing.drain()
     except tarfile.TarError as error:
         raise _refuse(f"it is damaged ({error})") from error
-    except OSError as error:
-        raise ImageError(
-            f"A layer could not be unpacked into {root}: {error}.",
-            next_step="Free disk space there, or set XDG_CACHE_HOME to a larger disk.",
-        ) from error
     if hashing.digest != diff_id:
         raise _refuse(f"its content is {hashing.digest}, the image says {diff_id}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 _MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 _LARGEST_DOCUMENT_BYTES = 8 << 20
+_OTHER_CONTENT = "the registry serves other content as"
 _CHUNK_BYTES = 1 << 20
 _TIMEOUTS_S = (10, 120)
 """To connect, and between two pieces of an answer."""
@@ -67,6 +69,7 @@ class RegistryClient:
         self._base = f"{self._scheme}://{host}/v2/{self._name}"
         self._session = requests.Session()
         self._authorization = ""
+        self._stopped = threading.Event()
 
     def __enter__(self) -> Self:
         return self
@@ -103,25 +106,27 @@ class RegistryClient:
         return self._checked("blobs", blob.digest)
 
     def download(self, blob: RemoteBlob, target: Path) -> None:
-        """Write a blob to ``target``, which is there only if it is whole.
+        """Write a blob to ``target``; after an error there may be a part of it.
 
         Raises:
-            PullError: The registry does not have it, or serves other content.
+            PullError: The registry does not have it, or serves other content, or :meth:`stop` was called.
             OSError: It cannot be written.
         """
-        aside = target.with_name(f"{target.name}.partial")
         digest, written = hashlib.sha256(), 0
-        with self._get("blobs", blob.digest) as response, aside.open("wb") as file:
+        with self._get("blobs", blob.digest) as response, target.open("wb") as file:
             for chunk in _chunks(response):
                 written += len(chunk)
-                if written > blob.size:
+                if self._stopped.is_set() or written > blob.size:
                     break
                 digest.update(chunk)
                 file.write(chunk)
         if f"sha256:{digest.hexdigest()}" != blob.digest or written != blob.size:
-            aside.unlink()
-            raise PullError(f"the registry serves other content as {blob.digest}")
-        aside.replace(target)
+            stopped = self._stopped.is_set()
+            raise PullError(f"{'the download was stopped:' if stopped else _OTHER_CONTENT} {blob.digest}")
+
+    def stop(self) -> None:
+        """End all downloads of other threads soon."""
+        self._stopped.set()
 
     def _json(self, kind: str, digest: str) -> dict[str, Any]:
         try:
@@ -132,7 +137,7 @@ class RegistryClient:
     def _checked(self, kind: str, digest: str) -> bytes:
         content = self._document(kind, digest)
         if _digest_of(content) != digest:
-            raise PullError(f"the registry serves other content as {digest}")
+            raise PullError(f"{_OTHER_CONTENT} {digest}")
         return content
 
     def _document(self, kind: str, key: str) -> bytes:
@@ -164,7 +169,8 @@ class RegistryClient:
             raise PullError(str(error)) from error
 
     def _ask(self, url: str) -> requests.Response:
-        headers = {"Accept": ", ".join((*_INDEXES, *_MANIFESTS))}
+        # The bytes as they are, since the library would decompress an encoding of the transport.
+        headers = {"Accept": ", ".join((*_INDEXES, *_MANIFESTS)), "Accept-Encoding": "identity"}
         if self._authorization:
             headers["Authorization"] = self._authorization
         return self._session.get(url, headers=headers, stream=True, timeout=_TIMEOUTS_S)
@@ -190,7 +196,10 @@ class RegistryClient:
         if "service" in wanted:
             parameters["service"] = wanted["service"]
         answer = self._session.get(wanted["realm"], params=parameters, auth=account, timeout=_TIMEOUTS_S)
-        found = answer.json() if answer.ok else {}
+        try:
+            found = parse_object(answer.content) if answer.ok else {}
+        except UntrustedJsonError as error:
+            raise PullError(f"unauthorized: the answer of {wanted['realm']} {error}") from error
         token = found.get("token") or found.get("access_token")
         if not isinstance(token, str):
             raise PullError(f"unauthorized: {wanted['realm']} answers {answer.status_code} {answer.reason}")
@@ -210,8 +219,12 @@ def split_repository(repository: str) -> tuple[str, str]:
 def _account(login: str) -> tuple[str, str] | None:
     """Return name and password of a registry in Docker's configuration; ``None`` if it has none."""
     from docker.auth import load_config  # noqa: PLC0415  # the SDK takes 0.2 s to import
+    from docker.errors import DockerException  # noqa: PLC0415  # same
 
-    found = load_config().resolve_authconfig(login) or {}
+    try:
+        found = load_config().resolve_authconfig(login) or {}
+    except DockerException as error:
+        raise PullError(f"unauthorized: Docker's configuration does not give a password: {error}") from error
     name, password = found.get("username"), found.get("password")
     return (name, password) if name and password else None
 

@@ -119,13 +119,21 @@ def open_archive(path: Path) -> Iterator[SavedArchive]:
         ImageError: It cannot be read, or is no archive.
     """
     try:
-        with tarfile.open(path, "r:") as archive:
-            yield SavedArchive(path, archive)
+        archive = tarfile.open(path, "r:")  # noqa: SIM115  # closed below; errors of the disk there are not its own
     except (OSError, tarfile.TarError) as error:
-        raise ImageError(
-            f"{path} cannot be read as an archive of images: {error}.",
-            next_step="Name a file that `docker save` wrote, uncompressed.",
-        ) from error
+        raise _unreadable(path, error) from error
+    with archive:
+        try:
+            yield SavedArchive(path, archive)
+        except tarfile.TarError as error:
+            raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> ImageError:
+    return ImageError(
+        f"{path} cannot be read as an archive of images: {error}.",
+        next_step="Name a file that `docker save` wrote, uncompressed.",
+    )
 
 
 def digest_of(content: bytes) -> str:

@@ -93,7 +93,7 @@ class UnpackedStore:
             ImageError: A layer is refused, or cannot be unpacked.
         """
         wanted = ImageReference.parse(entry.reference)
-        with RegistryClient(wanted.repository) as client:
+        with _disk_errors(entry), RegistryClient(wanted.repository) as client:
             image = client.image(str(wanted.digest), entry.platform)
             config = client.read(image.config)
             is_here = find_unpacked(digest_of(config)) is not None
@@ -115,7 +115,7 @@ class UnpackedStore:
         Raises:
             ImageError: The archive does not have it, a layer is refused, or cannot be unpacked.
         """
-        with open_archive(archive) as saved:
+        with _disk_errors(entry), open_archive(archive) as saved:
             image = saved.find(entry)
             return _unpack(
                 _Contents(
@@ -144,19 +144,22 @@ def _downloads(
 ) -> Iterator[Iterable[OpenLayer]]:
     """Download the layers side by side; yield them in their order, each as soon as it and those before it are here."""
     (images_folder() / _DOWNLOADS).mkdir(parents=True, exist_ok=True)
+    with own_folder(_PARTIAL, images_folder()) as unfinished:
 
-    def download(blob: RemoteBlob) -> OpenLayer:
-        target = _download_of(blob)
-        if not target.exists():
-            client.download(blob, target)
-            say(f"{entry.toolchain}: layer {blob.digest[7:19]}, {blob.size / 1e6:.0f} MB")
-        return lambda: target.open("rb")
+        def download(blob: RemoteBlob) -> OpenLayer:
+            target = _download_of(blob)
+            if not target.exists():
+                client.download(blob, unfinished / target.name)
+                (unfinished / target.name).replace(target)
+                say(f"{entry.toolchain}: layer {blob.digest[7:19]}, {blob.size / 1e6:.0f} MB")
+            return lambda: target.open("rb")
 
-    pool = ThreadPoolExecutor(_DOWNLOADS_AT_ONCE)
-    try:
-        yield pool.map(download, blobs)
-    finally:
-        pool.shutdown(cancel_futures=True)
+        pool = ThreadPoolExecutor(_DOWNLOADS_AT_ONCE)
+        try:
+            yield pool.map(download, blobs)
+        finally:
+            client.stop()  # after an error or an interrupt nobody waits for them
+            pool.shutdown(cancel_futures=True)
 
 
 def _download_of(blob: RemoteBlob) -> Path:
@@ -166,23 +169,29 @@ def _download_of(blob: RemoteBlob) -> Path:
 def _unpack(contents: _Contents, entry: LockEntry, say: Say) -> UnpackedImage:
     """Unpack an image beside the others, and give it its name when it is whole."""
     folder = images_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    for orphan in orphaned_folders(_PARTIAL, folder):
+        shutil.rmtree(orphan, ignore_errors=True)
+    if present := find_unpacked(contents.id):
+        say(f"{entry.toolchain}: it is unpacked already")
+        return _add_names(present, contents, entry)
+    with own_folder(_PARTIAL, folder) as unfinished:
+        image = _write_tree(contents, entry, unfinished, say)
+        write_description(image, unfinished)
+        _publish(image, unfinished)
+    return image
+
+
+@contextmanager
+def _disk_errors(entry: LockEntry) -> Iterator[None]:
+    """Say what to do where the disk refuses to take an image."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for orphan in orphaned_folders(_PARTIAL, folder):
-            shutil.rmtree(orphan, ignore_errors=True)
-        if present := find_unpacked(contents.id):
-            say(f"{entry.toolchain}: it is unpacked already")
-            return _add_names(present, contents, entry)
-        with own_folder(_PARTIAL, folder) as unfinished:
-            image = _write_tree(contents, entry, unfinished, say)
-            write_description(image, unfinished)
-            _publish(image, unfinished)
+        yield
     except OSError as error:
         raise ImageError(
-            f"{entry.toolchain} could not be unpacked below {folder}: {error}.",
+            f"{entry.toolchain} could not be unpacked below {images_folder()}: {error}.",
             next_step="Free disk space there, or set XDG_CACHE_HOME to a larger disk.",
         ) from error
-    return image
 
 
 def _publish(image: UnpackedImage, unfinished: Path) -> None:
