@@ -32,7 +32,8 @@ def pull_image(entry: LockEntry, store: ImageStore, say: Say) -> PulledImage:
     if entry.state is LockState.LOCAL:
         raise ImageError(
             f"{entry.toolchain} is a local image ({entry.reference}); no registry has it.",
-            next_step=next_step(entry, entry.toolchain),
+            next_step=f"{next_step(entry, entry.toolchain)} Without Docker here, `docker save` it there, and "
+            f"`kernel-matrix images pull {entry.toolchain} --archive FILE`.",
         )
     try:
         store.pull(entry, say)
@@ -57,7 +58,8 @@ def _pull_error(entry: LockEntry, reason: str) -> ImageError:
         f"{digest} of {entry.toolchain}, {entry.reference}, was not pulled: {verdict}: {reason}.",
         next_step=f"`kernel-matrix images lock {entry.toolchain} --relock` pins the image that its tag names now."
         if unknown
-        else f"Check the network; without a registry: `kernel-matrix images lock {entry.toolchain} --adopt IMAGE`.",
+        else f"Check the network; without a registry: `kernel-matrix images lock {entry.toolchain} --adopt IMAGE`, or "
+        f"`kernel-matrix images pull {entry.toolchain} --archive FILE`.",
     )
 
 
