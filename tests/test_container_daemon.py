@@ -28,7 +28,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def podman(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a plain user's Podman would listen; no Docker daemon answers, and no variable names one."""
+    """The path of a plain user's Podman socket; no Docker daemon answers, and no variable names one."""
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

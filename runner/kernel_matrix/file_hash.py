@@ -1,9 +1,14 @@
-"""Hash files."""
+"""Hash files and contents."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+
+
+def content_digest(content: bytes) -> str:
+    """Return ``sha256:<hex>`` of ``content``, the form in which images and environments are named."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def file_sha256(path: Path) -> str:

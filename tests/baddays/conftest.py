@@ -13,7 +13,7 @@ SANDBOXES = [
 
 
 def images_for(sandbox, request):
-    """What :func:`new_field` is given, so that the sandbox has the image that it runs."""
+    """Return the arguments of :func:`new_field` with which the sandbox has the image that it runs."""
     if sandbox == "process":
         return {}
     environment = request.getfixturevalue("unpacked_cpu") if sandbox == "unpacked" else None

@@ -77,7 +77,7 @@ def daemon(sandbox: DockerSandbox) -> Iterator[docker.DockerClient]:
 
 
 def in_words_of_podman(asked: dict[str, Any]) -> dict[str, Any]:
-    """What Podman answers otherwise than it was asked."""
+    """The settings that Podman reports in another form than they were requested in."""
     limits = [{**limit, "Name": f"RLIMIT_{limit['Name'].upper()}"} for limit in asked["Ulimits"]]
     by_name = {limit["Name"]: limit for limit in limits}
     return {

@@ -50,7 +50,7 @@ def test_a_daemon_that_drops_all_limits_is_unusable(info: Mapping[str, object], 
 
 
 def settings(request: Mapping[str, Any], **changes: object) -> dict[str, Any]:
-    """What Podman says of a container that it made of a request."""
+    """The settings of a container as Podman reports them, which made it from a request."""
     limits = [{**limit, "Name": f"RLIMIT_{limit['Name'].upper()}"} for limit in request["HostConfig"]["Ulimits"]]
     return {"HostConfig": {**request["HostConfig"], "Ulimits": limits, **changes}}
 

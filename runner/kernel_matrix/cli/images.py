@@ -39,73 +39,78 @@ def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
     verbs = typer.Typer(help="Pinned images: list, build, pull or unpack, lock, verify.", no_args_is_help=True)
     app.add_typer(verbs, name="images")
+    verbs.command("list")(_list_verb)
+    verbs.command("build")(_build_verb)
+    verbs.command("pull")(_pull_verb)
+    verbs.command("lock")(_lock_verb)
+    verbs.command("verify")(_verify_verb)
 
-    @verbs.command("list")
-    def list_(*, images: _Images = _DIR, lock: _Lock = None, sandbox: _Sandbox = "auto", json: Json = False) -> None:
-        """Show the lock, and whether each image is here."""
-        from kernel_matrix.api.images import list_images
 
-        found, why_not_asked = list_images(images, _lock_path(images, lock), sandbox=sandbox)
-        if why_not_asked:
-            _say(f"The daemon was not asked: {why_not_asked}")
-        _show([_row(one.entry, one.check) for one in found], json=json)
+def _list_verb(*, images: _Images = _DIR, lock: _Lock = None, sandbox: _Sandbox = "auto", json: Json = False) -> None:
+    """Show the lock, and whether each image is here."""
+    from kernel_matrix.api.images import list_images
 
-    @verbs.command()
-    def build(names: _Names, *, images: _Images = _DIR, lock: _Lock = None, relock: _Relock = False) -> None:
-        """Build images from their folders; say whether the lock was reproduced."""
-        for name in names:
-            _build(name, images, _lock_path(images, lock), relock=relock)
+    found, why_not_asked = list_images(images, _lock_path(images, lock), sandbox=sandbox)
+    if why_not_asked:
+        _say(f"The daemon was not asked: {why_not_asked}")
+    _show([_row(one.entry, one.check) for one in found], json=json)
 
-    @verbs.command()
-    def pull(
-        names: _Names,
-        *,
-        images: _Images = _DIR,
-        lock: _Lock = None,
-        sandbox: _Sandbox = "auto",
-        archive: _Archive = None,
-    ) -> None:
-        """Pull images by digest; a declared digest is confirmed by that, or refused."""
-        if archive is None:
-            _pull(names, _lock_path(images, lock), sandbox)
-        else:
-            _unpack(names, archive, _lock_path(images, lock), sandbox)
 
-    @verbs.command("lock")
-    def lock_(
-        names: _Names,
-        *,
-        images: _Images = _DIR,
-        lock: _Lock = None,
-        reference: _Reference = None,
-        adopt: _Adopt = None,
-        relock: _Relock = False,
-        sandbox: _Sandbox = "auto",
-    ) -> None:
-        """Resolve tags against their registry and pin what they mean, or adopt an image the daemon has."""
-        from kernel_matrix.api.images import lock_images
+def _build_verb(names: _Names, *, images: _Images = _DIR, lock: _Lock = None, relock: _Relock = False) -> None:
+    """Build images from their folders; say whether the lock was reproduced."""
+    for name in names:
+        _build(name, images, _lock_path(images, lock), relock=relock)
 
-        path = _lock_path(images, lock)
-        locked = lock_images(names, path, reference=reference, adopt=adopt, relock=relock, sandbox=sandbox)
-        for entry, differences in locked:
-            _say("\n  ".join((f"{entry.toolchain}: {entry.reference} ({entry.state.value})", *differences)))
 
-    @verbs.command()
-    def verify(
-        names: _AnyNames = None,
-        *,
-        images: _Images = _DIR,
-        lock: _Lock = None,
-        sandbox: _Sandbox = "auto",
-        json: Json = False,
-    ) -> None:
-        """Fail unless the images here are what the lock says. Named images must be there; others may be absent."""
-        from kernel_matrix.api.images import require_verified, verify_images
+def _pull_verb(
+    names: _Names,
+    *,
+    images: _Images = _DIR,
+    lock: _Lock = None,
+    sandbox: _Sandbox = "auto",
+    archive: _Archive = None,
+) -> None:
+    """Pull images by digest; a declared digest is confirmed by that, or refused."""
+    if archive is None:
+        _pull(names, _lock_path(images, lock), sandbox)
+    else:
+        _unpack(names, archive, _lock_path(images, lock), sandbox)
 
-        path = _lock_path(images, lock)
-        checks = verify_images(names or [], images, path, sandbox=sandbox)
-        _show([_row(check.entry, check) for check in checks], json=json)
-        require_verified(checks, path, all_here=bool(names))
+
+def _lock_verb(
+    names: _Names,
+    *,
+    images: _Images = _DIR,
+    lock: _Lock = None,
+    reference: _Reference = None,
+    adopt: _Adopt = None,
+    relock: _Relock = False,
+    sandbox: _Sandbox = "auto",
+) -> None:
+    """Resolve tags against their registry and pin what they mean, or adopt an image the daemon has."""
+    from kernel_matrix.api.images import lock_images
+
+    path = _lock_path(images, lock)
+    locked = lock_images(names, path, reference=reference, adopt=adopt, relock=relock, sandbox=sandbox)
+    for entry, differences in locked:
+        _say("\n  ".join((f"{entry.toolchain}: {entry.reference} ({entry.state.value})", *differences)))
+
+
+def _verify_verb(
+    names: _AnyNames = None,
+    *,
+    images: _Images = _DIR,
+    lock: _Lock = None,
+    sandbox: _Sandbox = "auto",
+    json: Json = False,
+) -> None:
+    """Fail unless the images here are what the lock says. Named images must be there; others may be absent."""
+    from kernel_matrix.api.images import require_verified, verify_images
+
+    path = _lock_path(images, lock)
+    checks = verify_images(names or [], images, path, sandbox=sandbox)
+    _show([_row(check.entry, check) for check in checks], json=json)
+    require_verified(checks, path, all_here=bool(names))
 
 
 def _lock_path(images: Path, lock: Path | None) -> Path:

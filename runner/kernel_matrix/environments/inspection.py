@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 
 from kernel_matrix.environments import AUTO, PythonEnvironment, changes
 from kernel_matrix.errors import PythonEnvironmentError
-from kernel_matrix.file_hash import file_sha256
+from kernel_matrix.file_hash import content_digest, file_sha256
 from kernel_matrix.inside import environment_description
 from kernel_matrix.platforms.registry import host_inventory, platforms
 
@@ -125,4 +124,4 @@ def _digest(found: Mapping[str, Any], programs: Mapping[str, str]) -> str:
         **{name: found[name] for name in ("conda_packages", "torch_builds")},
         "programs": programs,
     }
-    return f"sha256:{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}"
+    return content_digest(json.dumps(content, sort_keys=True).encode())

@@ -45,7 +45,7 @@ class UnpackedImage:
     @property
     def folder(self) -> Path:
         """Folder of the image."""
-        return image_folder(self.id)
+        return _folder_of(self.id)
 
     @property
     def root(self) -> Path:
@@ -59,7 +59,7 @@ def images_folder() -> Path:
     return Path(named) if named else cache_root() / "unpacked"
 
 
-def image_folder(image_id: str) -> Path:
+def _folder_of(image_id: str) -> Path:
     """Return the folder of the image with this id, whether it is there or not."""
     return images_folder() / image_id.partition(":")[2]
 
@@ -75,7 +75,7 @@ def unpacked_images() -> Iterator[UnpackedImage]:
 def find_unpacked(image_id: str) -> UnpackedImage | None:
     """Return the image with this id; ``None`` if it is not unpacked, or its description cannot be read."""
     try:
-        found = read_object(image_folder(image_id) / _DESCRIPTION)
+        found = read_object(_folder_of(image_id) / _DESCRIPTION)
         image = UnpackedImage(**{**found, **{name: tuple(found[name]) for name in ("names", "manifest_digests")}})
     except (UntrustedJsonError, TypeError, KeyError):
         return None

@@ -8,7 +8,6 @@ digest (image id in a graph-driver store) and the manifest digest (image id in a
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import tarfile
@@ -17,6 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+
+from kernel_matrix.file_hash import content_digest
 
 _MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 
@@ -119,7 +120,7 @@ def _json(document: object) -> bytes:
 
 
 def _blob(media_type: str, data: bytes) -> ImageBlob:
-    return ImageBlob(media_type=media_type, digest=f"sha256:{hashlib.sha256(data).hexdigest()}", size=len(data))
+    return ImageBlob(media_type=media_type, digest=content_digest(data), size=len(data))
 
 
 def _member(path: str, size: int) -> tarfile.TarInfo:

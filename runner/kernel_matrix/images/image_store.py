@@ -24,7 +24,7 @@ _TIMEOUT_S = 1800  # loading or exporting several GB is one request
 
 @dataclass(frozen=True, slots=True)
 class StoredImage:
-    """An image in the daemon."""
+    """An image in a store."""
 
     id: str
     repo_digests: tuple[str, ...]
@@ -32,7 +32,7 @@ class StoredImage:
 
 
 class ImageStore(Protocol):
-    """Where pinned images are: in a daemon, or unpacked in this user's cache."""
+    """A place with pinned images: a daemon, or this user's cache of unpacked images."""
 
     @property
     def name(self) -> str:

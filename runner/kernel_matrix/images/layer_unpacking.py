@@ -42,7 +42,7 @@ _SPECIAL = ".wh..wh."
 
 @dataclass(slots=True)
 class TreeBudget:
-    """What the layers of one image may still write."""
+    """Limits of what the layers of one image write together."""
 
     size_bytes: int = LARGEST_TREE_BYTES
     entries: int = MOST_ENTRIES
@@ -78,7 +78,7 @@ def unpack_layer(layer: BinaryIO, root: Path, *, diff_id: str, budget: TreeBudge
         with _decompressed(layer) as plain:
             hashing = _HashingReader(plain)
             with tarfile.open(fileobj=cast("IO[bytes]", hashing), mode="r|", tarinfo=_BoundedEntry) as archive:
-                _apply(archive, LayerTarget(root), budget)
+                _apply(archive, _LayerTarget(root), budget)
             hashing.drain()
     except tarfile.TarError as error:
         raise _refuse(f"it is damaged ({error})") from error
@@ -159,7 +159,7 @@ def _open_zstd(layer: BinaryIO) -> IO[bytes]:
 
 
 @dataclass(slots=True)
-class LayerTarget:
+class _LayerTarget:
     """A tree, and what the present layer has written into it."""
 
     root: Path
@@ -226,7 +226,7 @@ def _make_folder(place: Path, name: str) -> None:
         raise _refuse(f"{name!r} lies below a file") from None
 
 
-def _apply(archive: tarfile.TarFile, target: LayerTarget, budget: TreeBudget) -> None:
+def _apply(archive: tarfile.TarFile, target: _LayerTarget, budget: TreeBudget) -> None:
     for member in archive:
         budget.take(member)
         folder, _, name = member.name.rpartition("/")
@@ -236,7 +236,7 @@ def _apply(archive: tarfile.TarFile, target: LayerTarget, budget: TreeBudget) ->
             _write(archive, member, place, target)
 
 
-def _remove(target: LayerTarget, folder: str, name: str) -> None:
+def _remove(target: _LayerTarget, folder: str, name: str) -> None:
     """Carry out a whiteout."""
     if name == _OPAQUE:
         place = target.place(f"{folder}/{name}")
@@ -260,7 +260,7 @@ def _delete(place: Path) -> None:
         place.unlink(missing_ok=True)
 
 
-def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path, target: LayerTarget) -> None:
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path, target: _LayerTarget) -> None:
     """Make one entry in place of what is there; device nodes and pipes are left out."""
     if member.isdir():
         if place.is_symlink() or not place.is_dir():
@@ -284,10 +284,15 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path, targe
 
 def _check_link(member: tarfile.TarInfo, depth: int) -> None:
     """Refuse a symbolic link that climbs out of the tree, which no image needs."""
+    if member.linkname.startswith("/"):  # seen from the root of the tree
+        return
     height = depth
     for part in member.linkname.split("/"):
-        height += -1 if part == ".." else part not in ("", ".")
-        if height < 0 and not member.linkname.startswith("/"):
+        if part == "..":
+            height -= 1
+        elif part not in ("", "."):
+            height += 1
+        if height < 0:
             raise _refuse(f"the link {member.name!r} leads out of the image, to {member.linkname!r}")
 
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import requests
 from requests.exceptions import RequestException
 
+from kernel_matrix.file_hash import content_digest
 from kernel_matrix.images import PullError
 from kernel_matrix.untrusted_json import UntrustedJsonError, parse_object
 
@@ -83,7 +84,7 @@ class RegistryClient:
         Raises:
             PullError: The registry does not answer, or has no such tag.
         """
-        return _digest_of(self._document("manifests", tag))
+        return content_digest(self._document("manifests", tag))
 
     def image(self, digest: str, platform: str) -> RemoteImage:
         """Read the manifest ``digest``; of an index, the manifest for ``platform``, such as ``linux/amd64``.
@@ -136,7 +137,7 @@ class RegistryClient:
 
     def _checked(self, kind: str, digest: str) -> bytes:
         content = self._document(kind, digest)
-        if _digest_of(content) != digest:
+        if content_digest(content) != digest:
             raise PullError(f"{_OTHER_CONTENT} {digest}")
         return content
 
@@ -231,10 +232,6 @@ def _account(login: str) -> tuple[str, str] | None:
 
 def _chunks(response: requests.Response) -> Iterator[bytes]:
     return response.iter_content(_CHUNK_BYTES)
-
-
-def _digest_of(content: bytes) -> str:
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def _manifest_for(index: Mapping[str, Any], platform: str, digest: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from kernel_matrix.errors import ImageError
+from kernel_matrix.file_hash import content_digest
 from kernel_matrix.images import LockEntry
 from kernel_matrix.untrusted_json import UntrustedJsonError, decode, parse
 
@@ -44,17 +44,27 @@ class SavedArchive:
         found = list(self._images())
         for image in found:
             by_manifest = entry.config_digest is None and entry.digest in image.manifest_digests
-            if by_manifest or entry.config_digest == digest_of(image.config):
+            if by_manifest or entry.config_digest == content_digest(image.config):
                 return image
-        has = ", ".join(digest_of(image.config) for image in found) or "no image"
+        has = ", ".join(content_digest(image.config) for image in found) or "no image"
         raise ImageError(
             f"{self._path} has {has}; {entry.toolchain} is {entry.config_digest or entry.digest} in the lock.",
             next_step=f"Save the image that is pinned: `docker save {entry.reference.partition('@')[0]}`.",
         )
 
-    def open_layer(self, name: str) -> BinaryIO:
-        """Open a layer of :attr:`SavedImage.layers`."""
-        return self._file(name)
+    def open_member(self, name: str) -> BinaryIO:
+        """Open a file of the archive, such as a layer of :attr:`SavedImage.layers`.
+
+        Raises:
+            ImageError: The archive does not have it.
+        """
+        try:
+            file = self._archive.extractfile(name)
+        except (KeyError, tarfile.TarError) as error:
+            raise self._damaged(f"it has no {name}") from error
+        if file is None:
+            raise self._damaged(f"{name} is no file")
+        return cast("BinaryIO", file)
 
     def _images(self) -> Iterator[SavedImage]:
         """Yield every image; damaged archives have none."""
@@ -62,7 +72,7 @@ class SavedArchive:
         for image in _rows(self._json("manifest.json")):
             config = self._bytes(str(image.get("Config")))
             layers = tuple(map(str, image.get("Layers") or ()))
-            yield SavedImage(config, layers, tuple(digests.get(digest_of(config), ())))
+            yield SavedImage(config, layers, tuple(digests.get(content_digest(config), ())))
 
     def _manifest_digests(self) -> dict[str, list[str]]:
         """Return the digest of each image's configuration → the digests of its manifest and of indexes with that."""
@@ -70,20 +80,20 @@ class SavedArchive:
         names = set(self._archive.getnames())
         waiting: list[tuple[Mapping[str, Any], tuple[str, ...]]] = []
         if "index.json" in names:
-            index = self._json("index.json")
-            waiting = [(row, ()) for row in _rows(index.get("manifests") if isinstance(index, Mapping) else None)]
+            waiting = [(row, ()) for row in _rows(_member(self._json("index.json"), "manifests"))]
         while waiting:
             row, above = waiting.pop()
             digest = str(row.get("digest"))
             chain = (digest, *above)
             path = "blobs/" + digest.replace(":", "/")
-            document = self._json(path) if path in names else None
-            if isinstance(document, Mapping) and digest_of(self._bytes(path)) == digest:
-                if len(chain) < _DEEPEST_INDEX:
-                    waiting += [(inner, chain) for inner in _rows(document.get("manifests"))]
-                config = document.get("config")
-                if isinstance(config, Mapping):
-                    found.setdefault(str(config.get("digest")), []).extend(chain)
+            if path not in names or content_digest(self._bytes(path)) != digest:
+                continue
+            document = self._json(path)
+            if len(chain) < _DEEPEST_INDEX:
+                waiting += [(inner, chain) for inner in _rows(_member(document, "manifests"))]
+            config_digest = _member(_member(document, "config"), "digest")
+            if config_digest is not None:
+                found.setdefault(str(config_digest), []).extend(chain)
         return found
 
     def _json(self, name: str) -> Any:
@@ -93,19 +103,10 @@ class SavedArchive:
             raise self._damaged(f"{name} {error}") from error
 
     def _bytes(self, name: str) -> bytes:
-        content = self._file(name).read(_LARGEST_DOCUMENT_BYTES + 1)
+        content = self.open_member(name).read(_LARGEST_DOCUMENT_BYTES + 1)
         if len(content) > _LARGEST_DOCUMENT_BYTES:
             raise self._damaged(f"{name} is larger than {_LARGEST_DOCUMENT_BYTES >> 20} MiB")
         return content
-
-    def _file(self, name: str) -> BinaryIO:
-        try:
-            file = self._archive.extractfile(name)
-        except (KeyError, tarfile.TarError) as error:
-            raise self._damaged(f"it has no {name}") from error
-        if file is None:
-            raise self._damaged(f"{name} is no file")
-        return cast("BinaryIO", file)
 
     def _damaged(self, why: str) -> ImageError:
         return ImageError(f"{self._path} is no archive of images: {why}.", next_step="Make one with `docker save`.")
@@ -136,9 +137,9 @@ def _unreadable(path: Path, error: Exception) -> ImageError:
     )
 
 
-def digest_of(content: bytes) -> str:
-    """Return ``sha256:…`` of ``content``."""
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+def _member(document: Any, name: str) -> Any:
+    """Return a member of a JSON object; None if it is no object or lacks it."""
+    return document.get(name) if isinstance(document, Mapping) else None
 
 
 def _rows(document: Any) -> list[Mapping[str, Any]]:

@@ -21,13 +21,14 @@ from kernel_matrix.environments.unpacked_images import (
     write_description,
 )
 from kernel_matrix.errors import ImageError
+from kernel_matrix.file_hash import content_digest
 from kernel_matrix.hosts.process_token import orphaned_folders, own_folder
 from kernel_matrix.images import LockEntry, LockState
 from kernel_matrix.images.image_reference import ImageReference
 from kernel_matrix.images.image_store import Say, StoredImage
 from kernel_matrix.images.layer_unpacking import TreeBudget, unpack_layer
 from kernel_matrix.images.registry_client import RegistryClient, RemoteBlob
-from kernel_matrix.images.saved_archive import digest_of, open_archive
+from kernel_matrix.images.saved_archive import open_archive
 from kernel_matrix.untrusted_json import UntrustedJsonError, parse_object
 
 _PARTIAL = "partial-"
@@ -49,7 +50,7 @@ class _Contents:
 
     @property
     def id(self) -> str:
-        return digest_of(self.config)
+        return content_digest(self.config)
 
 
 class UnpackedStore:
@@ -96,7 +97,7 @@ class UnpackedStore:
         with _disk_errors(entry), RegistryClient(wanted.repository) as client:
             image = client.image(str(wanted.digest), entry.platform)
             config = client.read(image.config)
-            is_here = find_unpacked(digest_of(config)) is not None
+            is_here = find_unpacked(content_digest(config)) is not None
             blobs = () if is_here else image.layers
             with _downloads(client, blobs, entry, say) as layers:
                 contents = _Contents(
@@ -121,7 +122,7 @@ class UnpackedStore:
                 _Contents(
                     config=image.config,
                     manifest_digests=image.manifest_digests,
-                    layers=(partial(saved.open_layer, name) for name in image.layers),
+                    layers=(partial(saved.open_member, name) for name in image.layers),
                     layer_count=len(image.layers),
                 ),
                 entry,
@@ -158,7 +159,7 @@ def _downloads(
         try:
             yield pool.map(download, blobs)
         finally:
-            client.stop()  # after an error or an interrupt nobody waits for them
+            client.stop()  # after an error or an interrupt they are not needed
             pool.shutdown(cancel_futures=True)
 
 

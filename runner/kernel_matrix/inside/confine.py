@@ -264,7 +264,10 @@ def _become_module(request: ConfineRequest, _error_writer: int) -> None:
 
 
 def _find_program(name: str, path: str) -> str:
-    """Return the file that a name means; in a private tree, so nothing may be imported here that is not yet."""
+    """Return the path of a program that is given by its path or its name.
+
+    It is called inside a private tree, where this interpreter's own modules may be missing: it must import nothing.
+    """
     if "/" in name:
         return name
     places = (folder + "/" + name for folder in path.split(":"))

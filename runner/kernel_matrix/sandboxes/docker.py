@@ -100,9 +100,10 @@ class DockerSandbox:
         except _FAILURES as error:
             return SandboxStatus(name=self.name, available=False, reason=str(_daemon_error(error)))
         version = str(info.get("ServerVersion", ""))
-        if reason := DaemonInfo(info, self._client.api_version).why_unusable:
+        daemon = DaemonInfo(info, self._client.api_version)
+        if reason := daemon.why_unusable:
             return SandboxStatus(name=self.name, available=False, reason=reason, version=version)
-        return SandboxStatus(name=self.name, available=True, version=version, details=self._details(info))
+        return SandboxStatus(name=self.name, available=True, version=version, details=_details(daemon))
 
     def isolation(self, spec: RoleSpec) -> Isolation:
         """Return the confinement that the daemon gives ``spec``.
@@ -177,19 +178,6 @@ class DockerSandbox:
         except _FAILURES as error:
             raise _daemon_error(error) from error
 
-    def _details(self, info: dict[str, Any]) -> dict[str, Any]:
-        daemon = DaemonInfo(info, self._client.api_version)
-        return {
-            "daemon": daemon.product,
-            "api_version": daemon.api_version,
-            "storage_driver": info.get("Driver"),
-            "image_store": daemon.image_store,
-            "cgroup_version": daemon.cgroup_version,
-            "seccomp": daemon.seccomp,
-            "security": list(daemon.security),
-            "gpu_access": _gpu_access(info),
-        }
-
     @contextmanager
     def _run_container(self, spec: RoleSpec) -> Iterator[_RunningContainer]:
         """Create and start the container of ``spec``; remove it at the end, also if its creation was interrupted."""
@@ -247,6 +235,19 @@ class DockerSandbox:
                 if not _remove(self._client, name):
                     return
                 self._unremoved.discard(name)
+
+
+def _details(daemon: DaemonInfo) -> dict[str, Any]:
+    return {
+        "daemon": daemon.product,
+        "api_version": daemon.api_version,
+        "storage_driver": daemon.info.get("Driver"),
+        "image_store": daemon.image_store,
+        "cgroup_version": daemon.cgroup_version,
+        "seccomp": daemon.seccomp,
+        "security": list(daemon.security),
+        "gpu_access": _gpu_access(daemon.info),
+    }
 
 
 def _check_mounts(request: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -108,8 +108,8 @@ class RoleTree:
     """Path of the interpreter inside, or its name in ``PATH``."""
     env: Mapping[str, str]
     """Variables that belong to it; those of the role are added."""
-    binds: tuple[confine.BindMount, ...]
-    """Mounts of the tree, parents first, without the role's own."""
+    binds: Iterable[confine.BindMount]
+    """Mounts of the tree, parents first, without the role's own. They are made when they are read, which is once."""
 
 
 _LIMITS_ONLY = Confinement(confine.NONE, other_user=False)
@@ -197,7 +197,7 @@ class ProcessSandbox:
         Raises:
             SandboxError: if it could not be started.
         """
-        with self._launch(spec, self.confinement) as running:
+        with self._launch(spec, self.confinement, self._tree) as running:
             yield running
 
     def leftovers(self) -> Sequence[str]:
@@ -215,13 +215,15 @@ class ProcessSandbox:
         return [_describe_orphan(folder) for folder in (*orphans, *groups)]
 
     @contextmanager
-    def _launch(self, spec: RoleSpec, level: Confinement) -> Iterator[SupervisedProcess]:
+    def _launch(
+        self, spec: RoleSpec, level: Confinement, tree: Callable[[RoleSpec, Path], RoleTree]
+    ) -> Iterator[SupervisedProcess]:
         with ExitStack() as stack:
             stage = stack.enter_context(_stage(spec, level))
             group = stack.enter_context(_memory_group(spec, level))
             running = SupervisedProcess(spec.role, group or _memory_watch(spec, level))
             stack.callback(running.close)
-            running.start(_make_request(spec, self._tree(spec, stage), level, stage))
+            running.start(_make_request(spec, tree(spec, stage), level, stage))
             yield running
 
     def _tree(self, spec: RoleSpec, stage: Path) -> RoleTree:
@@ -243,7 +245,7 @@ class ProcessSandbox:
         labels = ProcessLabels(run_id="probe", cell_id="probe", session=0, gpu_uuid="cpu", owner=owner_token())
         spec = RoleSpec(role=Role.CANDIDATE, labels=labels, image=None, module="kernel_matrix.model.enums")
         try:
-            with self._launch(spec, level) as running:
+            with self._launch(spec, level, _host_tree) as running:
                 end = running.wait(START_TIMEOUT_S)
         except SandboxError as error:
             return error.what
@@ -429,17 +431,18 @@ def _to_host_path(text: str, host_paths: Mapping[str, str]) -> str:
 
 def _host_tree(spec: RoleSpec, stage: Path) -> RoleTree:
     """Return the system of this host with the role's Python, and the package's inside half."""
-    shown = _outermost([*map(Path, _SYSTEM), *_python_folders(spec)])
     python = spec.environment.executable if spec.environment else sys.executable
-    return RoleTree(
-        python=python,
-        env={"PATH": _path(spec)},
-        binds=(
-            *(confine.BindMount(str(path), str(path)) for path in shown),
-            *(confine.BindMount(str(stage / _EMPTY), str(path)) for path in _installed_copies(shown)),
-            *(confine.BindMount(source, target) for source, target in package_mounts(spec)),
-        ),
-    )
+    return RoleTree(python=python, env={"PATH": _path(spec)}, binds=_host_binds(spec, stage))
+
+
+def _host_binds(spec: RoleSpec, stage: Path) -> Iterator[confine.BindMount]:
+    shown = _outermost([*map(Path, _SYSTEM), *_python_folders(spec)])
+    for path in shown:
+        yield confine.BindMount(str(path), str(path))
+    for path in _installed_copies(shown):
+        yield confine.BindMount(str(stage / _EMPTY), str(path))
+    for source, target in package_mounts(spec):
+        yield confine.BindMount(source, target)
 
 
 def own_binds(spec: RoleSpec) -> Iterator[confine.BindMount]:

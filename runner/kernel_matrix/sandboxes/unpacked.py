@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from kernel_matrix.environments.unpacked_images import UnpackedImage, find_unpacked, images_folder, unpacked_images
 from kernel_matrix.errors import ImageError, SandboxError
@@ -46,10 +45,8 @@ class UnpackedSandbox(ProcessSandbox):
             reason = f"no image is unpacked in {images_folder()}: {_NEXT_STEP}"
             return SandboxStatus(name=self.name, available=False, reason=reason)
         status = super().status()
-        if status.available and not self.confinement.is_private:
-            reason = f"unpacked images need namespaces: {'; '.join(self.confinement.refused)}"
-            return replace(status, available=False, reason=reason)
-        return status
+        reason = self._why_not_private
+        return replace(status, available=False, reason=reason) if status.available and reason else status
 
     def isolation(self, spec: RoleSpec) -> Isolation:
         """Return the confinement that ``spec`` gets on this host."""
@@ -63,24 +60,18 @@ class UnpackedSandbox(ProcessSandbox):
             ImageError: The image is not unpacked.
             SandboxError: It could not be started.
         """
-        _image_of(spec)
-        if not self.confinement.is_private:
-            raise SandboxError(f"unpacked images need namespaces: {'; '.join(self.confinement.refused)}")
+        if self._why_not_private:
+            raise SandboxError(self._why_not_private)
         with super().launch(spec) as running:
             yield running
 
-    def describe(self, spec: RoleSpec) -> dict[str, Any]:
-        """Return the launcher's command line and its request.
+    @property
+    def _why_not_private(self) -> str:
+        """Reason why roles get no namespaces here; empty if they do."""
+        level = self.confinement
+        return "" if level.is_private else f"unpacked images need namespaces: {'; '.join(level.refused)}"
 
-        Raises:
-            ImageError: The image is not unpacked.
-        """
-        _image_of(spec)
-        return super().describe(spec)
-
-    def _tree(self, spec: RoleSpec, stage: Path) -> RoleTree:
-        if spec.image is None:  # the trial that finds out what this host allows runs the host's own Python
-            return super()._tree(spec, stage)
+    def _tree(self, spec: RoleSpec, stage: Path) -> RoleTree:  # noqa: ARG002  # the host's needs a place there
         image = _image_of(spec)
         added = tuple(_added(spec))
         places = [bind.target for bind in (*added, *own_binds(spec))]

@@ -25,7 +25,7 @@ D1 = "sha256:" + "1" * 64
 def told(
     tmp_path: Path, daemon: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., list[CheckResult]]:
-    """What is said where the daemon has no image at all."""
+    """Runs the check where the daemon has no image at all."""
     monkeypatch.setenv("DOCKER_HOST", daemon())
     matrix = small_matrix(tmp_path)
 

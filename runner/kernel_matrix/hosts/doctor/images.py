@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 def check(host: Host) -> Iterator[CheckResult]:
     """Check that each toolchain has an entry in the lock, and that exactly that image is here."""
+    if host.matrix is None:
+        return
     from kernel_matrix.images.lock import load_lock  # noqa: PLC0415  # only where there is a matrix
     from kernel_matrix.images.stores import UNPACKED, open_store  # noqa: PLC0415  # same
 
     may_unpack = host.sandbox in (AUTO, UNPACKED) and open_sandbox(UNPACKED).status().available
     sandboxes = [*(["docker"] if host.daemon is not None else []), *([UNPACKED] if may_unpack else [])]
-    if host.matrix is None or not sandboxes:
+    if not sandboxes:
         return
     path = host.lock_path or host.matrix.lock_path
     entries: Mapping[str, LockEntry] = load_lock(path) if path.exists() else {}

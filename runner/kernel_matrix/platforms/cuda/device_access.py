@@ -67,7 +67,7 @@ def way_into_containers(info: Mapping[str, Any], uuid: str | None = None) -> str
         info: the daemon's answer to ``/info``.
         uuid: UUID of the GPU; ``None`` for any GPU.
     """
-    if "BuildahVersion" not in info:  # Podman, whose Docker API drops requests for devices without a word
+    if "BuildahVersion" not in info:  # Podman has that; it drops requests for devices without a word
         if _listed_by_cdi(info, uuid):
             return CDI
         if "nvidia" in (info.get("Runtimes") or {}):
