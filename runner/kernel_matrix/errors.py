@@ -119,6 +119,12 @@ class RegressionError(KernelMatrixError):
     exit_code = 5
 
 
+class NothingComparedError(KernelMatrixError):
+    """A comparison has no cell that says anything about both sides."""
+
+    exit_code = 6
+
+
 class GpuBusyError(KernelMatrixError):
     """A GPU stayed in use by another process past the wait limit."""
 

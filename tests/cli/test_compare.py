@@ -27,7 +27,10 @@ def lab(tmp_path):
 def test_nothing_changed_is_exit_0(lab):
     done = call(lab, "base", "same")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[0] == "base → same: 30 rows: 30 equivalent"
+    assert done.stdout.splitlines()[:2] == [
+        "base → same: nothing broke and nothing is shown to be slower, of 30 rows compared",
+        "30 rows: 30 equivalent",
+    ]
     assert "margin 1 %, equivalence 2 %, false discoveries 1 %" in done.stdout
 
 
@@ -35,9 +38,10 @@ def test_a_regression_is_exit_5_with_counts_first(lab):
     done = call(lab, "base", "worse")
     assert (done.returncode, "error: base → worse: 1 regression" in done.stderr) == (5, True)
     lines = done.stdout.splitlines()
-    assert lines[0] == "base → worse: 30 rows: 1 regression, 29 equivalent"
-    assert lines[2].split()[:7] == ["regression", "softmax", "[default]", "c0", "fp32", "h200", "cu130"]
-    assert "+5.0 %" in lines[2]
+    assert lines[:2] == ["base → worse: 1 regression, of 30 rows compared", "30 rows: 1 regression, 29 equivalent"]
+    assert lines[2].startswith("overall: +0.16 % in the mean over 1 problem; 1 of 30 rows are shown to have changed")
+    assert lines[4].split()[:7] == ["regression", "softmax", "[default]", "c0", "fp32", "h200", "cu130"]
+    assert "+5.0 %" in lines[4]
     assert "c7" not in done.stdout
     assert "c7" in call(lab, "base", "worse", "--all").stdout
 
@@ -47,7 +51,7 @@ def test_files_and_json_say_the_same(lab):
     document = json.loads(done.stdout)
     assert (done.returncode, document["counts"]) == (5, {"regression": 1, "equivalent": 29})
     assert document["rows"][0]["candidate"] == "softmax/c0"
-    assert "**1 regression**" in (lab / "out.md").read_text()
+    assert "**1 regression, of 30 rows compared.**" in (lab / "out.md").read_text()
     assert ET.parse(lab / "out.xml").find("testsuite").get("failures") == "1"
 
 
@@ -55,6 +59,13 @@ def test_an_accepted_regression_is_exit_0(lab):
     (lab / "ok.toml").write_text('[[accept]]\ncandidate = "*/c0"\nuntil = 2999-01-01\nreason = "known to spill"')
     done = call(lab, "base", "worse", "--accepted", "ok.toml")
     assert (done.returncode, "known to spill" in done.stdout) == (0, True)
+
+
+def test_nothing_comparable_is_exit_6_with_the_reason(lab):
+    write(lab / "others", timed(STEADY, candidate="softmax/other"))
+    done = call(lab, "base", "others", "--json")
+    assert (done.returncode, json.loads(done.stdout)["answer"]) == (6, "not_compared")
+    assert "nothing could be compared: of 31 rows 31 could not be compared: 30 in base only, 1 in new only" in done.stderr
 
 
 def test_two_toolchains_of_one_folder(lab):
@@ -65,7 +76,10 @@ def test_two_toolchains_of_one_folder(lab):
     ]
     write(lab / "both", rows)
     done = call(lab, "both", "--between", "toolchain=cu124,cu130")
-    assert done.stdout.splitlines()[0] == "cu124 → cu130: 2 rows: 1 regression, 1 missing"
+    assert done.stdout.splitlines()[:2] == [
+        "cu124 → cu130: 1 regression, of 1 row compared; 1 could not be compared: 1 in base only",
+        "2 rows: 1 regression, 1 missing",
+    ]
     assert done.returncode == 5
 
 

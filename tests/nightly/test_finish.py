@@ -71,7 +71,7 @@ def test_what_broke_is_exit_5_and_told_first(base):
     broken = broke(1)
     night, summary = held(base, [made(0), broken])
     assert summary.exit_code == 5
-    assert summary.text.splitlines()[0] == "made 2026-03-02: 1 broke"
+    assert summary.text.splitlines()[0] == "made 2026-03-02: 1 broke, of 2 rows compared"
     assert read_state(night.places.state).exit_code == 5
     document = json.loads(json.dumps(summary.document(), allow_nan=False))
     assert document["comparison"]["counts"]["broke"] == 1
@@ -83,6 +83,14 @@ def test_nothing_to_tell_is_exit_0(base):
     assert (summary.exit_code, summary.troubles) == (0, ())
     assert summary.report is not None
     assert summary.report.is_file()
+
+
+def test_night_of_other_cells_is_exit_6_and_says_so_first(base):
+    _, summary = held(base, [made(2), made(3)])
+    assert summary.exit_code == 6
+    first = summary.text.splitlines()[0]
+    assert first.startswith("made 2026-03-02: nothing could be compared: of 4 rows 4 could not be compared: 2 in ")
+    assert summary.document()["comparison"]["answer"] == "not_compared"
 
 
 def test_the_page_of_a_night_has_its_telemetry(base):
@@ -106,7 +114,8 @@ def test_a_failing_machine_counts_less_than_what_broke(base):
 
 def test_a_night_without_records_says_so(base):
     night, summary = held(base, [], measured=NightProgress(end=NightEnd.CUT, planned=2, left=2))
-    assert summary.exit_code == 0
+    assert summary.exit_code == 6
+    assert summary.text.startswith("made 2026-03-02: nothing could be compared with baseline usual\n")
     assert "Nothing was measured" in summary.text
     assert not tables_of(night.folder).exists()
 

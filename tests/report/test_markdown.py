@@ -12,16 +12,17 @@ def test_what_is_flagged_comes_first_then_counts_then_rows():
     new = [*timed(SLOWER), failed(problem="relu"), *timed(STEADY, problem="gelu")]
     said = comparison_markdown(compare(cells(base), cells(new), names=("old", "now"))).splitlines()
     assert said[0] == "## <code>old</code> → <code>now</code>"
-    assert said[2] == "**1 broke, 1 regression**, of 3 rows."
-    assert said[4:7] == ["| broke | regression | equivalent |", "| ---: | ---: | ---: |", "| 1 | 1 | 1 |"]
-    assert said[10].startswith("| broke | <code>relu &#91;default&#93; softmax/triton&#95;row fp32</code> |")
-    assert "| 0.1 µs | 0.105 µs | +5.0 % |" in said[11]
+    assert said[2] == "**1 broke, 1 regression, of 3 rows compared.**"
+    assert "in the mean over 2 problems; 1 of 2 rows are shown to have changed; 1 are above, 0 below" in said[4]
+    assert said[6:9] == ["| broke | regression | equivalent |", "| ---: | ---: | ---: |", "| 1 | 1 | 1 |"]
+    assert said[12].startswith("| broke | <code>relu &#91;default&#93; softmax/triton&#95;row fp32</code> |")
+    assert "| 0.1 µs | 0.105 µs | +5.0 % |" in said[13]
     assert "gelu" not in "\n".join(said)
 
 
 def test_nothing_flagged_is_said():
     said = comparison_markdown(compare(cells(timed(STEADY)), cells(timed(STEADY))))
-    assert "**Nothing broke and nothing is slower**, of 1 rows." in said
+    assert "**Nothing broke and nothing is shown to be slower, of 1 row compared.**" in said
     assert "| what |" not in said
 
 

@@ -46,16 +46,19 @@ def confirmed(first: Comparison, again: Comparison, impossible: Mapping[str, str
     """
     key = list(CELL_KEY)
     words = [change.value for change in FLAGGED]
-    seen = again.rows.select(*key, again="change", again_status="new_status", again_p="p", again_said=_summary())
+    seen = again.rows.select(
+        *key, again="change", again_status="new_status", low="ratio_low", high="ratio_high", again_said=_summary()
+    )
     flagged = pl.col("change").is_in(words)
     why_not = pl.col("new_cell_id").replace_strict(dict(impossible), default=None, return_dtype=pl.String)
     rows = first.rows.join(seen, on=key, how="left", nulls_equal=True).with_columns(
         pl.col("change", "again").cast(pl.String), why_not=why_not
     )
-    # An infrastructure failure or a time without a test clears no row.
-    spoke = (pl.col("again_status") == Status.PASSED.value) & (
-        (pl.col("change") == Change.BROKE.value) | pl.col("again_p").is_not_null()
+    # An infrastructure failure clears no row, nor do times that are too noisy to exclude the first difference.
+    excluded = (
+        pl.when(pl.col("ratio") > 1).then(pl.col("high") < pl.col("ratio")).otherwise(pl.col("low") > pl.col("ratio"))
     )
+    spoke = (pl.col("again_status") == Status.PASSED.value) & ((pl.col("change") == Change.BROKE.value) | excluded)
     shows = pl.col("again").is_in(words).fill_null(value=False)
     cleared = flagged & pl.col("why_not").is_null() & spoke.fill_null(value=False) & ~shows
     was = pl.when(pl.col("reason") != "").then(sentence("{}; ", "reason")).otherwise(pl.lit(""))

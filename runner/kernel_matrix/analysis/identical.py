@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
 
-from kernel_matrix.analysis.outcomes import outcomes
 from kernel_matrix.analysis.questions import Answer
 from kernel_matrix.analysis.timed_sessions import log_of
-from kernel_matrix.model.enums import Status
 from kernel_matrix.plan.selection import REFERENCE
 
 _AT: Final = ("gpu", "host_id", "gpu_uuid", "toolchain", "dtype", "problem", "problem_sha256", "workload")
@@ -23,9 +20,9 @@ _KINDS: Final = {
     "machine code": "equal machine code under several names, candidate against candidate",
 }
 _FLOOR: Final = 0.95
-FEWEST_PAIRS: Final = 20
+_FEWEST_PAIRS: Final = 20
 """Pairs needed for a noise floor: the 95 % quantile of fewer would be their maximum."""
-_FEWEST: Final = {_FLOOR: FEWEST_PAIRS, 0.99: 100}
+_FEWEST: Final = {_FLOOR: _FEWEST_PAIRS, 0.99: 100}
 """Share → pairs needed for that quantile."""
 
 
@@ -49,19 +46,6 @@ def noise_floor(passed: pl.DataFrame, labels: Sequence[str]) -> Answer:
         },
         notes=_notes(table),
     )
-
-
-def differences(cells: pl.LazyFrame) -> pl.Series:
-    """Compute the log ratio of times of each pair of identical code in the latest attempts of ``cells``, unordered."""
-    passed = outcomes(cells).filter(pl.col("status") == Status.PASSED.value)
-    return _pairs(passed.select(NEEDED).collect(), ())["log_ratio"]
-
-
-def floor_of(log_ratios: pl.Series) -> float | None:
-    """Compute the noise floor, the 95 % quantile of differences as a share; None for too few pairs."""
-    if len(log_ratios) < FEWEST_PAIRS:
-        return None
-    return math.expm1(float(log_ratios.abs().quantile(_FLOOR, interpolation="linear") or 0.0))
 
 
 def _pairs(passed: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
@@ -104,7 +88,7 @@ def _notes(table: pl.DataFrame) -> list[str]:
         return ["No two cells have identical code. Add `*/@reference` to the candidates to get a noise floor."]
     kinds = table["kind"].to_list()
     notes = [f"{kind!r}: {meaning}." for kind, meaning in _KINDS.items() if kind in kinds]
-    if (table["pairs"] < FEWEST_PAIRS).any():
+    if (table["pairs"] < _FEWEST_PAIRS).any():
         notes.append("A quantile is null with too few pairs: 95 % needs 20, 99 % needs 100.")
     if "machine code" in kinds:
         notes.append("Equal machine code may be launched differently, so such pairs may truly differ.")

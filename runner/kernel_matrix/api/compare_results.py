@@ -13,7 +13,14 @@ import polars as pl
 from kernel_matrix.analysis.accepted import Acceptance, read_accepted
 from kernel_matrix.analysis.compare import between as _between
 from kernel_matrix.analysis.compare import compare as _compare
-from kernel_matrix.analysis.comparison import Change, ComparedQuantity, Comparison, ComparisonAxis, ComparisonRules
+from kernel_matrix.analysis.comparison import (
+    Answered,
+    Change,
+    ComparedQuantity,
+    Comparison,
+    ComparisonAxis,
+    ComparisonRules,
+)
 from kernel_matrix.analysis.confirmation import confirmed, rounds
 from kernel_matrix.analysis.outcomes import CELL_KEY
 from kernel_matrix.api.make_tables import merge
@@ -33,6 +40,7 @@ from kernel_matrix.report.markdown import comparison_markdown
 
 __all__ = [
     "Acceptance",
+    "Answered",
     "Change",
     "ComparedQuantity",
     "Comparison",

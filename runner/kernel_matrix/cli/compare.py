@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, redirect_stdout
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,7 @@ from kernel_matrix.api.wording import printable
 from kernel_matrix.cli.opened_tables import opened
 from kernel_matrix.cli.options import Json, command_line
 from kernel_matrix.cli.output import console, print_json
-from kernel_matrix.errors import RegressionError, StoreError, UsageError
+from kernel_matrix.errors import NothingComparedError, RegressionError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,12 +38,6 @@ _What = Annotated[str, typer.Option("--of", help="time, speedup or cycles.")]
 _Margin = Annotated[float, typer.Option("--margin", help="A difference counts from this share on.")]
 _Equivalence = Annotated[float, typer.Option("--equivalence", help="Equivalent: shown to be within this share.")]
 _Q = Annotated[float, typer.Option("--q", help="Expected share of false alarms among differences.")]
-_Floor = Annotated[
-    float | None,
-    typer.Option(
-        "--floor", help="What identical code differs by, at least any margin; default: as these results show."
-    ),
-]
 _Accepted = Annotated[Path | None, typer.Option("--accepted", metavar="FILE", help="Accepted regressions, as TOML.")]
 _Confirm = Annotated[bool, typer.Option("--confirm", help="Run what is flagged again, in turns, and compare again.")]
 _Matrix = Annotated[Path | None, typer.Option("--matrix", metavar="FILE", help="The matrix, for --confirm.")]
@@ -70,7 +65,6 @@ def compare(
     margin: _Margin = 0.01,
     equivalence: _Equivalence = 0.02,
     q: _Q = 0.01,
-    floor: _Floor = None,
     accepted: _Accepted = None,
     confirm: _Confirm = False,
     matrix: _Matrix = None,
@@ -90,7 +84,7 @@ def compare(
         raise UsageError("give either NEW or --between", next_step="compare OLD NEW, or compare DIR --between gpu=a,b")
     if confirm and matrix is None:
         raise UsageError("--confirm needs the matrix to run", next_step="add --matrix matrix.toml")
-    rules = ComparisonRules(of=_of(of), margin=margin, equivalence=equivalence, q=q, floor=floor)
+    rules = ComparisonRules(of=_of(of), margin=margin, equivalence=equivalence, q=q)
     rules.check()
     with ExitStack() as stack:
         first = stack.enter_context(_opened(base))
@@ -105,11 +99,22 @@ def compare(
         print_json(_document(found))
     else:
         _print(found, everything=all_)
-    flagged = found.flagged_said()
-    if flagged:
+    _fail(found)
+
+
+def _fail(found: Comparison) -> None:
+    """Raise what the answer of a comparison is as an exit code."""
+    from kernel_matrix.api.compare_results import Answered
+
+    if found.answer is Answered.WORSE:
         raise RegressionError(
-            f"{found.base} → {found.new}: {flagged}",
+            f"{found.base} → {found.new}: {found.headline}",
             next_step="Add --confirm to run them again, or accept them with a reason: --accepted FILE.",
+        )
+    if found.answer is Answered.NOT_COMPARED:
+        raise NothingComparedError(
+            f"{found.base} → {found.new}: {found.headline}",
+            next_step="Compare results of the same matrix; `kernel-matrix results FOLDER` lists what each side has.",
         )
 
 
@@ -169,12 +174,13 @@ def _document(found: Comparison) -> dict[str, Any]:
         "axis": found.axis.value,
         "rules": {
             "of": found.rules.of.value,
-            "margin": found.rules.least,
-            "equivalence": found.rules.most,
+            "margin": found.rules.margin,
+            "equivalence": found.rules.equivalence,
             "q": found.rules.q,
-            "floor": found.rules.floor,
-            "floor_pairs": found.rules.floor_pairs,
         },
+        "answer": found.answer.value,
+        "headline": found.headline,
+        "overall": [asdict(one) for one in found.overall],
         "counts": {change.value: number for change, number in found.counts().items()},
         "event": None
         if event is None
@@ -192,7 +198,11 @@ def _document(found: Comparison) -> dict[str, Any]:
 def _print(found: Comparison, *, everything: bool) -> None:
     out = console()
     counts = ", ".join(f"{number} {change.value.replace('_', ' ')}" for change, number in found.counts().items())
-    out.print(printable(f"{found.base} → {found.new}: {found.rows.height} rows: {counts or 'none'}"), markup=False)
+    out.print(printable(f"{found.base} → {found.new}: {found.headline}"), markup=False)
+    out.print(printable(f"{found.rows.height} rows: {counts or 'none'}"), markup=False)
+    for one in found.overall:
+        where = "overall" if one.by == "all" else f"{one.by} {one.name}"
+        out.print(printable(f"{where}: {one}"), markup=False)
     if found.event is not None:
         out.print(printable(str(found.event)), markup=False)
     rows = list(_shown(found, everything=everything))

@@ -67,7 +67,7 @@ def register(app: typer.Typer) -> None:
         """Measure every cell anew until a deadline, compare with a baseline, report, and notify.
 
         What a night does not come to is what the next one begins with. Exit 5: something broke or is slower; 4: the
-        machine failed; 75: a GPU, or the night itself, was busy.
+        machine failed; 75: a GPU, or the night itself, was busy; 6: nothing could be compared.
         """
         from kernel_matrix.api.nightly import NightOptions
 

@@ -11,9 +11,9 @@ from typing import Final
 
 from kernel_matrix.analysis.accepted import Acceptance
 from kernel_matrix.analysis.compare import compare
-from kernel_matrix.analysis.comparison import Comparison
+from kernel_matrix.analysis.comparison import Answered, Comparison
 from kernel_matrix.analysis.tables import open_tables
-from kernel_matrix.errors import InfrastructureError, KernelMatrixError, RegressionError
+from kernel_matrix.errors import InfrastructureError, KernelMatrixError, NothingComparedError, RegressionError
 from kernel_matrix.model.instants import utc_now
 from kernel_matrix.nightly.baselines import Baseline
 from kernel_matrix.nightly.night_summary import NightEnd, NightProgress, NightSummary, worst
@@ -75,7 +75,7 @@ def end_night(night: Night, measured: NightProgress, *, now: datetime) -> NightS
                 found = _compare(night, now.date())
             with _failures_noted(troubles, [], "the report"):
                 report = _report(night, found, now)
-    code = _exit_code(codes, found)
+    code = _exit_code(codes, found, night)
     ended_at = utc_now()
     with _failures_noted(troubles, codes, "the state file"):
         _write_down(night, measured, ended_at, code)
@@ -91,7 +91,7 @@ def end_night(night: Night, measured: NightProgress, *, now: datetime) -> NightS
         comparison=found,
         report=report,
         troubles=tuple(troubles),
-        exit_code=_exit_code(codes, found),
+        exit_code=_exit_code(codes, found, night),
     )
 
 
@@ -171,8 +171,9 @@ def _write_down(night: Night, measured: NightProgress, ended_at: str, code: int)
     write_state(night.places.state, state)
 
 
-def _exit_code(codes: Sequence[int], found: Comparison | None) -> int:
-    """Return the exit code: that of a regression, else of a machine that failed, else of one that was busy."""
-    if found is not None and not found.flagged().is_empty():
+def _exit_code(codes: Sequence[int], found: Comparison | None, night: Night) -> int:
+    """Return the exit code: of a regression, else of a machine that failed, of one that was busy, of no comparison."""
+    if found is not None and found.answer is Answered.WORSE:
         return RegressionError.exit_code
-    return worst(codes)
+    silent = night.against is not None and (found is None or found.answer is Answered.NOT_COMPARED)
+    return worst([*codes, NothingComparedError.exit_code] if silent else codes)

@@ -102,8 +102,9 @@ class NightSummary:
     def _lines(self) -> Iterator[str]:
         measured, found = self.measured, self.comparison
         if found is not None:
-            flagged = found.flagged_said() or "nothing broke and nothing is slower"
-            yield printable(f"{self.matrix} {self.night}: {flagged}")
+            yield printable(f"{self.matrix} {self.night}: {found.headline}")
+        elif self.baseline is not None:
+            yield printable(f"{self.matrix} {self.night}: nothing could be compared with baseline {self.baseline.name}")
         else:
             yield printable(f"{self.matrix} {self.night}: not compared with any baseline")
         left = f", {measured.left} left for the next night" if measured.left else ""
@@ -116,6 +117,7 @@ class NightSummary:
         if found is not None:
             rest = ", ".join(f"{n} {change.value}" for change, n in found.counts().items() if change not in FLAGGED)
             yield printable(f"against {found.base}: {rest or 'nothing else'}")
+            yield from (f"overall: {one}" for one in found.overall[:1])
             if found.event is not None:
                 yield printable(str(found.event))
             yield from (_describe_row(row) for row in _flagged(found))
@@ -134,6 +136,8 @@ def _comparison_document(found: Comparison) -> dict[str, Any]:
     return {
         "base": found.base,
         "new": found.new,
+        "answer": found.answer.value,
+        "headline": found.headline,
         "rules": str(found.rules),
         "counts": {change.value: number for change, number in found.counts().items()},
         "flagged": [{name: row[name] for name in (*_ROW, "ratio", "reason")} for row in _flagged(found)],

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from kernel_matrix.analysis.comparison import ComparedQuantity
+from kernel_matrix.analysis.comparison import Change, ComparedQuantity
 from kernel_matrix.report.number_format import one_line
 
 
@@ -40,7 +40,9 @@ def evidence(row: Mapping[str, Any], of: ComparedQuantity) -> str:
         parts.append(f"{quantity(row['base_value'], of)} → {quantity(row['new_value'], of)}, {percent(row['ratio'])}")
     if row["ratio_low"] is not None:
         parts.append(f"95 % interval {percent(row['ratio_low'])} to {percent(row['ratio_high'])}")
-        parts.append(f"q {row['q']:.2g}, {row['test']}, {row['base_sessions']} and {row['new_sessions']} sessions")
+        parts.append(f"q {row['q']:.2g}, {row['test']}, {_sessions(row, 'base')} and {_sessions(row, 'new')}")
+    if row["smallest"] is not None and row["change"] == Change.INCONCLUSIVE.value:
+        parts.append(f"a change of {100 * row['smallest']:.2g} % would have been found")
     if row["cycles_ratio"] is not None and of is ComparedQuantity.TIME:
         parts.append(f"cycles {percent(row['cycles_ratio'])}")
     if row["differs"]:
@@ -48,3 +50,10 @@ def evidence(row: Mapping[str, Any], of: ComparedQuantity) -> str:
     if row["environment"]:
         parts.append("moved with the environment")
     return "; ".join(part for part in parts if part)
+
+
+def _sessions(row: Mapping[str, Any], side: str) -> str:
+    """Count the sessions of a side, and its runs if there are several."""
+    sessions, runs = row[f"{side}_sessions"], row[f"{side}_runs"]
+    said = "1 session" if sessions == 1 else f"{sessions} sessions"
+    return said if runs < 2 else f"{said} of {runs} runs"

@@ -33,9 +33,12 @@ def _lines(comparison: Comparison, most: int) -> Iterator[str]:
     if comparison.event is not None:
         yield f"> **{_text(str(comparison.event))}**"
         yield ""
-    flagged = comparison.flagged_said() or "Nothing broke and nothing is slower"
-    yield f"**{flagged}**, of {comparison.rows.height} rows."
+    headline = comparison.headline
+    yield f"**{_text(headline[:1].upper() + headline[1:])}.**"
     yield ""
+    for one in comparison.overall[:1]:
+        yield f"{_text(str(one))}."
+        yield ""
     yield f"| {' | '.join(change.value.replace('_', ' ') for change in counts)} |"
     yield f"|{' ---: |' * len(counts)}"
     yield f"| {' | '.join(str(number) for number in counts.values())} |"

@@ -225,7 +225,8 @@ def _compared(found: Comparison) -> Html:
         ),
         class_="figures",
     )
-    event = [element("p", str(found.event), class_="statement")] if found.event else []
+    told = [found.headline, *(str(one) for one in found.overall[:1]), *([str(found.event)] if found.event else [])]
+    statements = [element("p", text, class_="statement") for text in told]
     flagged = [change.value for change in (*FLAGGED, Change.ACCEPTED, Change.FIXED, Change.IMPROVEMENT)]
     rows = found.rows.filter(pl.col("change").cast(pl.String).is_in(flagged))
     head = ("what", "problem", "candidate", "dtype", "GPU", "toolchain", "reason", "new ÷ base", "95 % interval")
@@ -233,7 +234,7 @@ def _compared(found: Comparison) -> Html:
     more = f" {number(rows.height - len(body), 'more row')} under Answers, compare." if rows.height > len(body) else ""
     notes = element("p", f"{found.rules}.{more} {' '.join(found.notes)}", class_="note")
     table = [element("div", _table(head, body, texts=head[:7]), class_="scroll")] if body else []
-    return joined(counts, *event, *table, notes)
+    return joined(*statements, counts, *table, notes)
 
 
 def _changed(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -196,7 +196,18 @@ def _further_pages(contents: ReportContents) -> Iterator[QuestionPage]:
         ]
         yield QuestionPage(question="audit", answers=found, statement="" if found else "The audit found nothing.")
     if contents.comparison is not None:
-        columns = ("change", *CELL_KEY, "ratio", "ratio_low", "ratio_high", "q", "reason", "test", "differs")
+        columns = (
+            "change",
+            *CELL_KEY,
+            "ratio",
+            "ratio_low",
+            "ratio_high",
+            "smallest",
+            "q",
+            "reason",
+            "test",
+            "differs",
+        )
         rows = contents.comparison.rows.select(columns)
         title = f"{contents.comparison.new} against {contents.comparison.base}"
         answer = Answer(name="compare", title=title, table=rows, notes=[str(contents.comparison.rules)])

@@ -1,0 +1,57 @@
+"""The answer of a comparison as a whole: how much faster or slower, in the mean over problems."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+from scipy import special  # type: ignore[import-untyped]
+
+from kernel_matrix.analysis.comparison import Change, OverallChange
+from kernel_matrix.measure.intervals import t_quantile
+
+_MOVED: Final = (Change.REGRESSION, Change.ACCEPTED, Change.IMPROVEMENT)
+
+
+def overall_changes(rows: pl.DataFrame) -> tuple[OverallChange, ...]:
+    """Summarise rows with the columns ``ROWS``: all together, then by GPU and by category where there are several."""
+    timed = rows.filter(pl.col("p").is_not_null())
+    if timed.is_empty():
+        return ()
+    found = [_summarise("all", "all", timed)]
+    for by in ("gpu", "category"):
+        slices = timed.partition_by(by, as_dict=True)
+        if len(slices) > 1:
+            found += [_summarise(by, str(name or "unknown"), rows) for (name,), rows in sorted(slices.items(), key=str)]
+    return tuple(found)
+
+
+def _summarise(by: str, name: str, rows: pl.DataFrame) -> OverallChange:
+    # Workloads of a cell are averaged first, then the cells of a problem: a problem with many workloads counts once.
+    log = rows.with_columns(pl.col("ratio").log().alias("log"))
+    cells = log.group_by("problem", "candidate", "dtype", "gpu", "toolchain").agg(pl.col("log").mean())
+    logs = cells.group_by("problem").agg(pl.col("log").mean())["log"].to_numpy()
+    middle, low, high = float(np.mean(logs)), None, None
+    if logs.size > 1:
+        reach = float(t_quantile(logs.size - 1) * np.std(logs, ddof=1) / np.sqrt(logs.size))
+        low, high = float(np.exp(middle - reach)), float(np.exp(middle + reach))
+    higher, lower = int((rows["ratio"] > 1).sum()), int((rows["ratio"] < 1).sum())
+    return OverallChange(
+        by=by,
+        name=name,
+        rows=rows.height,
+        problems=int(logs.size),
+        ratio=float(np.exp(middle)),
+        low=low,
+        high=high,
+        higher=higher,
+        lower=lower,
+        sign_p=_sign_test(higher, lower),
+        moved=rows.filter(pl.col("change").is_in([change.value for change in _MOVED])).height,
+    )
+
+
+def _sign_test(higher: int, lower: int) -> float:
+    count = higher + lower
+    return min(1.0, 2 * float(special.bdtr(min(higher, lower), count, 0.5))) if count else 1.0
