@@ -36,7 +36,17 @@ def test_a_prompt_is_plain_text_of_few_lines():
     assert "- per block: at most 1024 threads, 227 KiB shared memory (48 KiB without opting in)" in lines
     assert "- balance: in bf16, memory limits what does less than 206 FLOP per byte" in lines
     assert all(line == line.rstrip() and len(line) < 200 for line in lines)
-    assert "- has not: fp4, tcgen05 (sm_100a)" in lines
+    assert "- has not: fp4, tcgen05 (sm_100a, sm_103a)" in lines
+
+
+def test_a_prompt_is_in_the_words_of_the_vendor():
+    lines = show("mi300x", "--prompt").stdout.splitlines()
+    assert lines[0] == "AMD Instinct MI300X: AMD CDNA3, target gfx942"
+    assert "- CUs: 304" in lines
+    assert "- resident per CU: at most 2048 threads (32 wavefronts of 64); blocks at most: unknown" in lines
+    assert "- per block: at most 1024 threads, 64 KiB LDS" in lines
+    assert "- L3 cache: 256 MiB" in lines
+    assert not [line for line in lines if line.startswith(("- NVLink", "- MIG", "- SM", "- tensor cores"))]
 
 
 def test_several_prompts_are_apart():
@@ -44,7 +54,7 @@ def test_several_prompts_are_apart():
     assert [block.split(":")[0] for block in blocks] == ["NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe", "NVIDIA H100 NVL"]
 
 
-@pytest.mark.parametrize(("model", "count"), [(["b200"], 1), (["a100"], 4), ([], 30)])
+@pytest.mark.parametrize(("model", "count"), [(["b200"], 1), (["a100"], 4), ([], 99)])
 def test_json_is_one_document(model, count):
     document = json.loads(show(*model, "--json").stdout)
     assert len(document["gpus"]) == count

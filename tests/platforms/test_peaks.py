@@ -46,6 +46,10 @@ def state(tmp_path, monkeypatch):
         ("NVIDIA A10", 0.6e12, 125e12),
         ("NVIDIA A10G", 0.6e12, 70e12),
         ("NVIDIA GeForce RTX 4090", 1.008e12, 330.3e12),
+        ("NVIDIA GeForce RTX 2080 Ti", 0.616e12, 113.8e12),
+        ("GeForce RTX 2080 Ti", 0.616e12, 113.8e12),
+        ("NVIDIA B300 SXM6 AC", 7.7e12, 2250e12),
+        ("NVIDIA H800", 3.352e12, 989.4e12),
     ],
 )
 def test_a_known_product_has_its_data_sheets_figures(name, bytes_per_s, fp16):
@@ -56,7 +60,7 @@ def test_a_known_product_has_its_data_sheets_figures(name, bytes_per_s, fp16):
 
 
 @pytest.mark.parametrize(
-    "name", ["NVIDIA H2000", "NVIDIA A10M", "NVIDIA GeForce RTX 4090 D", "NVIDIA H100", "AMD EPYC"]
+    "name", ["NVIDIA H2000", "NVIDIA A10M", "NVIDIA GeForce RTX 4090 D", "NVIDIA H100", "NVIDIA H20", "AMD EPYC"]
 )
 def test_a_product_with_a_similar_name_is_another(name):
     assert peak_of(Gpu(platform="cuda", uuid="GPU-1", name=name)).source == "unknown"
@@ -66,10 +70,10 @@ def test_rows_are_whole_plausible_and_reachable():
     rows = peaks._table()
     assert len(rows) > 20
     for row in rows:
-        assert row.source
+        assert "https://" in row.source
         assert 1e11 < row.bytes_per_s < 2e13
         assert row.flops_per_s.keys() <= {"fp64", "fp32", "tf32", "fp16", "bf16"}
-        assert all(1e12 < rate < 1e16 for rate in row.flops_per_s.values())
+        assert all(5e11 < rate < 1e16 for rate in row.flops_per_s.values())
         assert row.flops_per_s.get("bf16", 0) <= row.flops_per_s["fp16"]
         assert row.flops_per_s["fp32"] <= row.flops_per_s.get("tf32", row.flops_per_s["fp16"])
         for name in row.names:

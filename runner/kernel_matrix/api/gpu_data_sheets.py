@@ -3,10 +3,9 @@
 from kernel_matrix.platforms.data_sheets import (
     DTYPES,
     FEATURES,
-    SHARED_BYTES_UNASKED,
     THREADS_PER_BLOCK,
-    THREADS_PER_WARP,
     DataSheet,
+    Vendor,
     all_sheets,
     sheets_of,
 )
@@ -14,10 +13,9 @@ from kernel_matrix.platforms.data_sheets import (
 __all__ = [
     "DTYPES",
     "FEATURES",
-    "SHARED_BYTES_UNASKED",
     "THREADS_PER_BLOCK",
-    "THREADS_PER_WARP",
     "DataSheet",
+    "Vendor",
     "all_sheets",
     "sheets_of",
 ]

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from kernel_matrix.api.gpu_data_sheets import (
     DTYPES,
     FEATURES,
-    SHARED_BYTES_UNASKED,
     THREADS_PER_BLOCK,
-    THREADS_PER_WARP,
     DataSheet,
     all_sheets,
     sheets_of,
@@ -49,14 +47,11 @@ def show_sheets(model: str | None, *, as_json: bool, as_prompt: bool) -> None:
 
 def prompt(sheet: DataSheet) -> str:
     """Return a sheet as a few lines of plain text, for a language model that writes a kernel for the GPU."""
-    rows = _rows(sheet)
-    facts = (
-        *("SMs", "per SM", "resident per SM", "per block", "L2 cache", "memory", "dense peaks", "balance"),
-        *("tensor cores", "has", "has not", "board power", "NVLink", "MIG", "numbers"),
-    )
-    vendor = sheet.architecture.vendor
-    heading = f"{sheet.name}: {vendor} {rows['architecture']}, compute capability {rows['compute capability']}"
-    return "\n".join([heading, *(f"- {fact}: {rows[fact]}" for fact in facts)])
+    a, rows = sheet.architecture, _rows(sheet)
+    heading = f"{sheet.name}: {a.vendor} {a.architecture}, {sheet.vendor.compute_capability} {a.compute_capability}"
+    in_heading = ("architecture", sheet.vendor.compute_capability)
+    facts = (f"- {fact}: {value}" for fact, value in rows.items() if fact not in in_heading)
+    return "\n".join([heading, *facts])
 
 
 def _overview(sheets: Iterable[DataSheet]) -> Table:
@@ -96,31 +91,34 @@ def _sheet_table(sheet: DataSheet) -> Table:
 
 
 def _rows(sheet: DataSheet) -> dict[str, str]:
-    """Return the facts of a sheet as text, by name."""
-    a, p = sheet.architecture, sheet.product
-    warps = a.threads_per_sm // THREADS_PER_WARP
-    return {
+    """Return the facts of a sheet as text, by name, without those that GPUs of the vendor do not have."""
+    a, p, v = sheet.architecture, sheet.product, sheet.vendor
+    warps = a.threads_per_sm // v.threads_per_warp
+    unasked = "" if v.shared_bytes_unasked is None else f" ({_bytes(v.shared_bytes_unasked)} without opting in)"
+    rows = {
         "architecture": a.architecture,
-        "compute capability": p.compute_capability,
-        "SMs": _count(p.sms),
-        "per SM": f"{a.fp32_cores_per_sm} fp32 cores, {a.registers_per_sm} 32-bit registers, "
-        f"{_bytes(a.shared_bytes_per_sm)} shared memory",
-        "resident per SM": f"at most {a.threads_per_sm} threads ({warps} warps); blocks at most: "
+        v.compute_capability: p.compute_capability,
+        f"{v.sm}s": _count(p.sms),
+        f"per {v.sm}": f"{a.fp32_cores_per_sm} {v.fp32_cores}, {a.registers_per_sm} 32-bit registers, "
+        f"{_bytes(a.shared_bytes_per_sm)} {v.shared_memory}",
+        f"resident per {v.sm}": f"at most {a.threads_per_sm} threads ({warps} {v.warp}); blocks at most: "
         f"{_count(a.blocks_per_sm)}",
-        "per block": f"at most {THREADS_PER_BLOCK} threads, {_bytes(a.shared_bytes_per_block)} shared memory "
-        f"({_bytes(SHARED_BYTES_UNASKED)} without opting in)",
+        "per block": f"at most {THREADS_PER_BLOCK} threads, {_bytes(a.shared_bytes_per_block)} {v.shared_memory}"
+        f"{unasked}",
         "L2 cache": _bytes(p.l2_bytes),
+        "L3 cache": None if p.l3_bytes is None else _bytes(p.l3_bytes),
         "memory": f"{_memory(sheet)}, bandwidth {_bandwidth(sheet.bytes_per_s)}",
         "dense peaks": f"{', '.join(_peaks(sheet))}; TFLOP/s, of int8 TOP/s",
         "balance": _balance(sheet),
-        "tensor cores": f"generation {a.tensor_cores}",
-        "has": _features(f for f in FEATURES if f in a.features),
-        "has not": _features(f for f in FEATURES if f not in a.features),
+        v.tensor_cores: None if a.tensor_cores is None else f"generation {a.tensor_cores}",
+        "has": _features(f for f in v.features if f in a.features),
+        "has not": _features(f for f in v.features if f not in a.features),
         "board power": _with_unit(p.board_power_w, "W"),
-        "NVLink": _nvlink(p.nvlink_bytes_per_s),
-        "MIG": UNKNOWN if p.mig is None else "yes" if p.mig else "no",
+        v.link or "link": _link(p.nvlink_bytes_per_s) if v.link else None,
+        v.instances or "instances": _yes_or_no(p.mig) if v.instances else None,
         "numbers": _confidence(sheet),
     }
+    return {fact: value for fact, value in rows.items() if value is not None}
 
 
 def _peaks(sheet: DataSheet) -> Iterator[str]:
@@ -181,7 +179,11 @@ def _rate(ops_per_s: float | None) -> str:
     return UNKNOWN if ops_per_s is None else f"{ops_per_s / 1e12:.5g}"
 
 
-def _nvlink(bytes_per_s: float | None) -> str:
+def _yes_or_no(answer: bool | None) -> str:
+    return UNKNOWN if answer is None else "yes" if answer else "no"
+
+
+def _link(bytes_per_s: float | None) -> str:
     if bytes_per_s is None:
         return UNKNOWN
     return f"{bytes_per_s / 1e9:.4g} GB/s, both directions together" if bytes_per_s else "no"

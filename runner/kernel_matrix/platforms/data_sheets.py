@@ -1,7 +1,7 @@
 """Data sheets of GPUs by product name, for people and for prompts of language models.
 
 A sheet joins two tables: ``peaks.toml`` has memory bandwidth and arithmetic rates, ``data_sheets.toml`` has everything
-else, per compute capability and per product. A value that neither table has is unknown and stays empty.
+else, per vendor, compute capability and product. A value that neither table has is unknown and stays empty.
 """
 
 from __future__ import annotations
@@ -20,11 +20,8 @@ from kernel_matrix.platforms.peaks import Peak, peak_in_table
 from kernel_matrix.toml_text import parse_toml
 
 THREADS_PER_BLOCK = 1024
-"""Maximum number of threads of a block, the same for all data sheets (CUDA C++ Programming Guide)."""
-THREADS_PER_WARP = 32
-SHARED_BYTES_UNASKED = 48 << 10
-"""Shared memory that a block may use without opting in to more, the same for all data sheets (CUDA C++ Programming
-Guide)."""
+"""Maximum number of threads of a block, the same for all data sheets (CUDA C++ Programming Guide; ROCm
+documentation)."""
 
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
 """Dtypes whose dense rate a sheet gives, if it is known."""
@@ -40,11 +37,41 @@ _BRAND = re.compile(rf"^({'|'.join(BRANDS)})\s+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Vendor:
+    """Properties that all GPUs of one vendor have in common, and the vendor's own words for them."""
+
+    compute_capability: str
+    """What the vendor calls the name that code is compiled for."""
+    sm: str
+    warp: str
+    threads_per_warp: int
+    shared_memory: str
+    shared_bytes_unasked: int | None = None
+    """Shared memory that a block may use without opting in to more; ``None`` if there is nothing to opt in to."""
+    fp32_cores: str
+    tensor_cores: str
+    link: str | None = None
+    """Name of the links between GPUs; ``None`` if sheets do not give their bandwidth."""
+    instances: str | None = None
+    """Name of the parts that a GPU can be divided into; ``None`` if sheets do not say whether it can."""
+    features: tuple[str, ...]
+    """Names of :data:`FEATURES` that a GPU of the vendor may have."""
+
+
+VENDORS: Mapping[str, Vendor] = {
+    name: Vendor(**{**row, "features": tuple(row["features"])}) for name, row in _DOCUMENT["vendors"].items()
+}
+"""Name of a vendor → its properties."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
     """Properties that all GPUs of one compute capability have in common."""
 
     compute_capability: str
+    """Such as ``9.0``, or a name such as ``gfx942``."""
     vendor: str
+    """Name of one of :data:`VENDORS`."""
     architecture: str
     """Name of the architecture, such as ``Hopper``."""
     threads_per_sm: int
@@ -55,8 +82,9 @@ class Architecture:
     registers_per_sm: int
     """Number of 32-bit registers."""
     fp32_cores_per_sm: int
-    tensor_cores: int
-    """Generation of the tensor cores."""
+    """Number of fp32 multiply-adds per clock."""
+    tensor_cores: int | None = None
+    """Generation of the tensor cores; ``None`` if the vendor does not number them."""
     features: tuple[str, ...]
     """Names of :data:`FEATURES` that the architecture has."""
     source: str
@@ -77,9 +105,13 @@ class Product:
     compute_capability: str
     sms: int | None = None
     l2_bytes: int | None = None
+    l3_bytes: int | None = None
+    """Cache between L2 and memory; ``None`` also for a product without one."""
     memory_gb: int | None = None
     """Memory size as the vendor advertises it."""
     memory_kind: str | None = None
+    bytes_per_s: float | None = None
+    """Memory bandwidth of a product that the table of peaks does not have."""
     board_power_w: int | None = None
     nvlink_bytes_per_s: float | None = None
     """Bandwidth of both directions together; 0 for a product without NVLink."""
@@ -108,9 +140,14 @@ class DataSheet:
         return self.product.names[0]
 
     @property
+    def vendor(self) -> Vendor:
+        """The product's vendor."""
+        return VENDORS[self.architecture.vendor]
+
+    @property
     def bytes_per_s(self) -> float | None:
         """Memory bandwidth; ``None`` if unknown."""
-        return self.peak.bytes_per_s if self.peak else None
+        return self.peak.bytes_per_s if self.peak else self.product.bytes_per_s
 
     @property
     def ops_per_s(self) -> dict[str, float | None]:
@@ -130,6 +167,7 @@ class DataSheet:
         return {
             "name": self.name,
             "also_named": list(p.names[1:]),
+            "vendor": a.vendor,
             "architecture": a.architecture,
             "compute_capability": a.compute_capability,
             "sms": p.sms,
@@ -137,10 +175,12 @@ class DataSheet:
             "threads_per_sm": a.threads_per_sm,
             "blocks_per_sm": a.blocks_per_sm,
             "threads_per_block": THREADS_PER_BLOCK,
+            "threads_per_warp": self.vendor.threads_per_warp,
             "registers_per_sm": a.registers_per_sm,
             "shared_bytes_per_sm": a.shared_bytes_per_sm,
             "shared_bytes_per_block": a.shared_bytes_per_block,
             "l2_bytes": p.l2_bytes,
+            "l3_bytes": p.l3_bytes,
             "memory_gb": p.memory_gb,
             "memory_kind": p.memory_kind,
             "bytes_per_s": self.bytes_per_s,

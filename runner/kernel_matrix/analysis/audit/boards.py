@@ -18,8 +18,10 @@ from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.platforms.data_sheets import BRANDS, DataSheet, all_sheets
 
-_IGNORED: Final = frozenset({*(brand.lower() for brand in BRANDS), "rtx", "generation"})
-"""Words that stand before or after the names of many models."""
+_IGNORED: Final = frozenset(
+    {*(brand.lower() for brand in BRANDS), "rtx", "generation", "edition", "server", "workstation", "q", "v", "ac"}
+)
+"""Words that stand before or after the names of many models, or that hosts are named with."""
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _MEMORY: Final = re.compile(r"\d+gb|hbm\d?e?|gddr\d+x?|sxm\d?|pcie|nvl")
 """Words that distinguish boards of one model."""
@@ -39,6 +41,8 @@ def stands_for(name: str | None, hardware: str | None) -> bool | None:
     claims = words(separated) & _known_words()
     if not any(_MODEL.fullmatch(word) and not _MEMORY.fullmatch(word) for word in claims):
         return None
+    if _has_variants(hardware):
+        claims = frozenset(word for word in claims if not _MEMORY.fullmatch(word))
     return claims <= _words_of_board(hardware)
 
 
@@ -115,9 +119,17 @@ def _words_of_board(hardware: str) -> frozenset[str]:
     return own.union(*map(_words_of, sheets))
 
 
+@cache
+def _has_variants(hardware: str) -> bool:
+    """Return whether boards with different memory have this name."""
+    sheets = [sheet.product for sheet in all_sheets() if hardware in sheet.product.names]
+    return any(it.memory_gb is None or it.memory_kind is None for it in sheets)
+
+
 def _words_of(sheet: DataSheet) -> frozenset[str]:
     p = sheet.product
-    facts = (f"{p.memory_gb}gb", (p.memory_kind or "").lower(), sheet.architecture.architecture.lower())
+    memory = f"{p.memory_gb}gb" if p.memory_gb else ""
+    facts = (memory, (p.memory_kind or "").lower(), sheet.architecture.architecture.lower())
     return frozenset().union(*map(words, p.names), words(" ".join(facts)))
 
 
