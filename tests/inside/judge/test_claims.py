@@ -528,7 +528,7 @@ FLOORS = {
     # name: spec, peak, output bytes, (floor ns, reason)
     "bytes": (WorkloadSpec("w", bytes=9.6 * GB), H200, 0, (2_000_000, "bytes")),
     "outputs stay in the cache": (WorkloadSpec("w", bytes=9.6 * GB), H200, 10**9, (1_989_077, "bytes")),
-    "flops": (WorkloadSpec("w", flops=67e9, bytes=48e6), H200, 0, (1_000_000, "flops")),
+    "flops": (WorkloadSpec("w", flops=67e9, bytes=48e6), H200, 0, (833_333, "flops")),
     "more bytes than flops": (WorkloadSpec("w", flops=67e9, bytes=9.6 * GB), H200, 0, (2_000_000, "bytes")),
     "outputs": (NO_SPEC, H200, 4800 * 10**6 + L2, (1_000_000, "outputs")),
     "small outputs": (NO_SPEC, H200, L2, (None, "all that must be moved fits into the cache")),

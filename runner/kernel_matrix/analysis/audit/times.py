@@ -20,12 +20,14 @@ from kernel_matrix.analysis.audit.check import (
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.measure.grade import LIMITS
+from kernel_matrix.measure.roofline import COMPUTE
 from kernel_matrix.model.enums import Dtype, Grade, Regime
+from kernel_matrix.model.messages import CLOCK_ROOM
 from kernel_matrix.platforms.data_sheets import DataSheet, all_sheets
 from kernel_matrix.results.schema import CELLS
 
 BEYOND: Final = 1.05
-"""Share of the peak above which a time is impossible; vendors round their figures, and boards clock a little higher."""
+"""Share of the peak above which a time is impossible: figures are rounded, and memory may clock a little higher."""
 FEWEST: Final = 10
 """Calls in a session needed for a median that one outlier cannot move."""
 GRAINS: Final = (1024, 1000, 512, 500)
@@ -82,16 +84,27 @@ def _rate(sheet: DataSheet, dtype: Dtype) -> float | None:
 def impossible(tables: Tables) -> pl.LazyFrame:
     """Find medians below the least time that the work takes at the device's peak (Williams et al., CACM 52, 2009).
 
-    The bound is the longest of bytes ÷ peak bytes/s, FLOPs ÷ peak FLOP/s and the record's own ``floor_ns``; peaks come
-    from the record, else from the data sheet by the device's name. Quantised arithmetic has no peak FLOP/s here: it
-    runs at the rate of a narrower dtype than the cell's.
+    The bound is the longest of bytes ÷ peak bytes/s, FLOPs ÷ peak FLOP/s at the highest clock and the record's own
+    ``floor_ns``; peaks come from the record, else from the data sheet by the device's name. Quantised arithmetic has no
+    peak FLOP/s here: it runs at the rate of a narrower dtype than the cell's.
     """
-    columns = ("flops", "bytes", "floor_ns", "share_of_peak", "peak_flops_per_s", "peak_bytes_per_s", "gpu_name")
+    columns = (
+        "flops",
+        "bytes",
+        "floor_ns",
+        "share_of_peak",
+        "bound",
+        "peak_flops_per_s",
+        "peak_bytes_per_s",
+        "gpu_name",
+    )
     rows = passed(tables.cells).select(*WHERE, *columns, *_NAMES, "quality_snr_db")
     flops = pl.when(pl.col("quality_snr_db").is_null()).then(pl.coalesce("peak_flops_per_s", "sheet_flops_per_s"))
     bytes_ = pl.coalesce("peak_bytes_per_s", "sheet_bytes_per_s")
     least = pl.max_horizontal(
-        pl.col("flops") / flops * 1e9, pl.col("bytes") / bytes_ * 1e9, pl.col("floor_ns").cast(pl.Float64)
+        pl.col("flops") / (flops * CLOCK_ROOM) * 1e9,
+        pl.col("bytes") / bytes_ * 1e9,
+        pl.col("floor_ns").cast(pl.Float64),
     )
     bounded = with_sheets(rows).with_columns(least=least)
     found = []
@@ -99,7 +112,8 @@ def impossible(tables: Tables) -> pl.LazyFrame:
         time = pl.col(column)
         share = pl.col("least") / time
         if column == "candidate_median_ns":
-            share = pl.max_horizontal(share, "share_of_peak")
+            room = pl.when(pl.col("bound") == COMPUTE).then(CLOCK_ROOM).otherwise(1.0)
+            share = pl.max_horizontal(share, pl.col("share_of_peak") / room)
         whose = column.removesuffix("_median_ns")
         above = bounded.with_columns(share=share).filter(
             (time > 0) & (pl.col("share") > BEYOND) & pl.col("share").is_finite()

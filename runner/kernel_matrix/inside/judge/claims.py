@@ -29,7 +29,7 @@ from kernel_matrix.inside.batch_times import call_times, longest_ns
 from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.inside.wire import MAX_DEVICE_NS
 from kernel_matrix.model.enums import Implementation, Regime, Role
-from kernel_matrix.model.messages import BatchBlock, Block, PeakSpec, TwoClocks, WorkloadSpec
+from kernel_matrix.model.messages import CLOCK_ROOM, BatchBlock, Block, PeakSpec, TwoClocks, WorkloadSpec
 
 CANDIDATE, EAGER = Role.CANDIDATE.value, Implementation.EAGER.value  # names of contestants
 
@@ -193,9 +193,9 @@ def contradiction(
 def least_time(spec: WorkloadSpec, peak: PeakSpec, l2: int, output_bytes: int) -> Tuple[Optional[int], str]:
     """Return the least possible time of a cold call, nanoseconds, and its cause; or None, and the reason.
 
-    The time is the larger one of bytes ÷ peak bandwidth and operations ÷ peak rate. Outputs count only as far as they
-    exceed the L2 cache, since data in the cache need not have reached memory. If no bytes are declared, at least the
-    outputs must be written.
+    The time is the larger one of bytes ÷ peak bandwidth and operations ÷ peak rate at the highest clock. Outputs count
+    only as far as they exceed the L2 cache, since data in the cache need not have reached memory. If no bytes are
+    declared, at least the outputs must be written.
     """
     candidates: Dict[str, float] = {}
     if peak.bytes_per_s:
@@ -203,7 +203,7 @@ def least_time(spec: WorkloadSpec, peak: PeakSpec, l2: int, output_bytes: int) -
         moved = (spec.bytes or output_bytes) - min(l2, output_bytes)
         candidates["bytes" if declared else "outputs"] = moved / peak.bytes_per_s
     if peak.flops_per_s and spec.flops is not None:
-        candidates["flops"] = spec.flops / peak.flops_per_s
+        candidates["flops"] = spec.flops / (peak.flops_per_s * CLOCK_ROOM)
     possible = {reason: seconds for reason, seconds in candidates.items() if seconds > 0}
     if not possible:
         return None, "no peak rate is known" if not candidates else "all that must be moved fits into the cache"
