@@ -67,3 +67,10 @@ def test_what_cannot_be_done_says_what_can(lab: Path, arguments: tuple[str, ...]
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert not (lab / "tables").exists()
+
+
+def test_options_say_what_files_do_not(lab: Path) -> None:
+    stated = ("--gpu", "l4", "--toolchain", "cu128", "--dtype", "float32")
+    assert import_(lab, "times", "--out", "tables", *stated).returncode == 0
+    (row,) = json.loads(piped(lab, "results", "tables", "--json").stdout)
+    assert (row["gpu"], row["toolchain"], row["dtype"]) == ("l4", "cu128", "fp32")

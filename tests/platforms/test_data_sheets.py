@@ -8,7 +8,7 @@ import pytest
 
 from kernel_matrix.errors import UsageError
 from kernel_matrix.platforms.cuda.block_limits import known_limits
-from kernel_matrix.platforms.data_sheets import DTYPES, FEATURES, VENDORS, all_sheets, sheets_of
+from kernel_matrix.platforms.data_sheets import DTYPES, FEATURES, VENDORS, all_sheets, names_gpu, sheets_of
 from kernel_matrix.platforms.peaks import _table, peak_in_table
 
 SHEETS = {sheet.name: sheet for sheet in all_sheets()}
@@ -189,3 +189,26 @@ def test_an_unknown_model_is_told_the_closest(model, words):
     with pytest.raises(UsageError) as caught:
         sheets_of(model)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *((name, True) for name in ("L4", "t4_modal", "A100-80GB_modal", "H100_PCIe_LambdaLabs", "v100s", "cpu")),
+        *(
+            (name, True)
+            for name in ("NVIDIA GeForce RTX 4090", "rtx-4090", "rtx4080", "titan_v", "h20", "B300", "gb10", "mi300x")
+        ),
+        *((name, False) for name in ("old", "golden_results", "results", "timing", "data", "", "v0.1", "run12", "b16")),
+        *(
+            (name, False)
+            for name in ("2024-05-12", "level1", "pcie", "80gb", "Ada Generation", "l400x00", "sizes_4000", "v")
+        ),
+    ],
+)
+def test_gpu_is_told_from_other_names_by_its_model_number(text, expected):
+    assert names_gpu(text) is expected
+
+
+def test_every_data_sheet_is_named_by_each_of_its_names():
+    assert all(names_gpu(name) for sheet in all_sheets() for name in sheet.product.names)

@@ -43,7 +43,14 @@ def merge(
 
 
 def import_results(
-    paths: str | Path | Sequence[str | Path], out: str | Path, *, form: str = "auto", name: str | None = None
+    paths: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    form: str = "auto",
+    name: str | None = None,
+    gpu: str | None = None,
+    toolchain: str | None = None,
+    dtype: str | None = None,
 ) -> ImportReport:
     """Write results that others measured as tables, which every analysis reads.
 
@@ -52,13 +59,24 @@ def import_results(
         out: The folder the tables are written to.
         form: The files' format; ``auto`` recognises each by its content.
         name: The matrix's name in the tables; by default the format.
+        gpu: The GPU of results whose file does not say it; it counts more than the name of a folder.
+        toolchain: The toolchain of results whose file does not say it.
+        dtype: The dtype of results whose file does not say it, such as ``fp16``.
 
     Raises:
-        UsageError: A path does not exist, or the format is not known.
+        UsageError: A path does not exist, or the format or the dtype is not known.
         NothingSelectedError: Nothing could be read.
         StoreError: The tables cannot be written.
     """
-    return _import_results(as_paths(paths), Path(out), format_name=form, name=name)
+    return _import_results(
+        as_paths(paths),
+        Path(out),
+        format_name=form,
+        name=name,
+        gpu=gpu,
+        toolchain=toolchain,
+        dtype=dtype,
+    )
 
 
 def rejected_list(out: str | Path) -> Path:

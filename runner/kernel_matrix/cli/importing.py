@@ -23,17 +23,20 @@ def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
 
     @app.command("import")
-    def import_(
+    def import_(  # noqa: PLR0917  # typer passes options by name
         paths: list[Path] = typer.Argument(..., metavar="PATH...", help="Files, or folders of .json and .jsonl files."),
         form: str = typer.Option("auto", "--format", help="What the files are; auto recognises each by its content."),
         out: Path = typer.Option(..., help="Folder the tables are written to."),
         name: str | None = typer.Option(None, help="Name of the matrix in the tables; default: the format."),
+        gpu: str | None = typer.Option(None, help="GPU, where a file does not say it; a folder's name counts less."),
+        toolchain: str | None = typer.Option(None, help="Toolchain, where a file does not say it."),
+        dtype: str | None = typer.Option(None, help="Dtype, where a file does not say it."),
         as_json: Json = False,
     ) -> None:
         """Write results that others measured as tables, which every analysis reads."""
         from kernel_matrix.api.make_tables import import_results, rejected_list
 
-        report = import_results(paths, out, form=form, name=name or None)
+        report = import_results(paths, out, form=form, name=name or None, gpu=gpu, toolchain=toolchain, dtype=dtype)
         aside = rejected_list(out)
         if as_json:
             print_json(_document(report, aside))

@@ -33,6 +33,9 @@ BRANDS: tuple[str, ...] = tuple(_DOCUMENT["brands"])
 FEATURES: Mapping[str, str] = _DOCUMENT["features"]
 """Name of each feature that an architecture may have → text."""
 
+_OTHER_MODELS = re.compile(r"[abhlp][1-9]\d?0[a-z]?|(?:gb|gh|gtx|rtx|mi|gfx|gaudi)\d+[a-z]*")
+"""Model numbers of GPUs without a data sheet, such as ``p100`` and ``gtx1080``, or in one word, as ``rtx4090``."""
+
 _BRAND = re.compile(rf"^({'|'.join(BRANDS)})\s+", re.IGNORECASE)
 
 
@@ -236,6 +239,37 @@ def sheets_of(model: str) -> tuple[DataSheet, ...]:
         f"there is no data sheet of {model!r}{hint}",
         next_step=f"`kernel-matrix gpus show` lists all {len(all_sheets())}",
     )
+
+
+def names_gpu(text: str) -> bool:
+    """Return whether ``text``, which may be the name of a folder, has a GPU's model number, or the word ``cpu``.
+
+    ``H100_PCIe_LambdaLabs``, ``a100`` and ``rtx-4090`` name a GPU; ``old``, ``results`` and ``run12`` do not.
+    """
+    words = set(_words(text))
+    other = any(word == "cpu" or _OTHER_MODELS.fullmatch(word) for word in words)
+    return other or any(model <= words for model in _model_words())
+
+
+@cache
+def _model_words() -> frozenset[frozenset[str]]:
+    """Return the words of each product's name that tell it from other things.
+
+    They are the first word with a digit, which in ``RTX 4090`` needs the word before it, or else all but the brand.
+    """
+    found = set()
+    for name in (name for sheet in all_sheets() for name in sheet.product.names):
+        words = [word for word in _words(name) if word not in map(str.lower, BRANDS)]
+        place = next((place for place, word in enumerate(words) if re.search(r"\d", word)), None)
+        if place is None:
+            found.add(frozenset(words))
+        else:
+            found.add(frozenset([words[place], words[0]] if words[place].isdecimal() else [words[place]]))
+    return frozenset(found)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", text.lower())
 
 
 def _frozen(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -188,7 +188,8 @@ def _rows(one: ImportedMeasurement, file: ImportedFile, matrix: str) -> _Importe
         elif candidate and baseline:
             cell["speedup"] = baseline / candidate
     asked = ("matrix", "source", "gpu", "dtype", "problem", "candidate")
-    cell["cell_id"] = _digest([cell.get(key) for key in asked])[:_ID_DIGITS]
+    toolchain = [cell["toolchain"]] if cell.get("toolchain") else []
+    cell["cell_id"] = _digest([*(cell.get(key) for key in asked), *toolchain])[:_ID_DIGITS]
     return _ImportedRows(
         cell=cell,
         host={**host, "records": 1},

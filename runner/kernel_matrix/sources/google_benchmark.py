@@ -16,9 +16,8 @@ from typing import Any, Final
 from kernel_matrix.model.enums import Status
 from kernel_matrix.model.instants import parse_instant
 from kernel_matrix.sources.json_files import BadValueError, JsonFile, JsonNode
-from kernel_matrix.sources.measurement import DEFAULT, HOST_CLOCK, MEAN, ImportedMeasurement, ImportFormat
+from kernel_matrix.sources.measurement import DEFAULT, HOST_CLOCK, MEAN, NS_PER_UNIT, ImportedMeasurement, ImportFormat
 
-_UNITS: Final = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _FITS: Final = frozenset({"BigO", "RMS"})
 """Aggregates of complexity fits, which are not times."""
 _MANUAL: Final = "manual_time"
@@ -80,9 +79,9 @@ def _read_row(node: JsonNode) -> _Row:
         message = node.get("error_message") or node.get("skip_message")
         status = Status.RUNTIME_ERROR if failed[0] == "error_occurred" else Status.UNSUPPORTED
         return {**row, "status": status, "message": message and message.text()}
-    scale = _UNITS.get(unit.text()) if unit else 1.0
+    scale = NS_PER_UNIT.get(unit.text()) if unit else 1.0
     if scale is None:
-        raise node["time_unit"].fault(f"{node['time_unit'].value!r} is not a known unit: {', '.join(_UNITS)}")
+        raise node["time_unit"].fault(f"{node['time_unit'].value!r} is not a known unit: {', '.join(NS_PER_UNIT)}")
     # A coefficient of variation is a ratio and has no unit.
     return {**row, "status": Status.PASSED, "ns": node["real_time"].amount(1.0 if row["aggregate"] == "cv" else scale)}
 

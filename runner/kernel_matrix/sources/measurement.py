@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from kernel_matrix.model.enums import Status
+from kernel_matrix.model.enums import Dtype, Status
 from kernel_matrix.sources import UnreadableItem
 from kernel_matrix.sources.json_files import JsonFile
 
@@ -26,8 +28,31 @@ DEFAULT: Final = "default"
 LONGEST_MESSAGE: Final = 2000
 """Maximum length of an imported error message, in characters."""
 
+_LONGEST_WORKLOAD: Final = 120
+
 NS_PER_MS: Final = 1e6
 NS_PER_S: Final = 1e9
+NS_PER_UNIT: Final = {"ns": 1.0, "us": 1e3, "ms": NS_PER_MS, "s": NS_PER_S}
+"""Unit of a time → nanoseconds."""
+
+_DTYPE_NAMES: Final = {
+    **{dtype.value: dtype for dtype in Dtype},
+    "float32": Dtype.FP32,
+    "float": Dtype.FP32,
+    "float16": Dtype.FP16,
+    "half": Dtype.FP16,
+    "bfloat16": Dtype.BF16,
+    "float64": Dtype.FP64,
+    "double": Dtype.FP64,
+    "float8_e4m3fn": Dtype.FP8_E4M3,
+    "float8_e5m2": Dtype.FP8_E5M2,
+}
+"""Name of a dtype in lower case, ours or PyTorch's → dtype."""
+
+
+def find_dtype(name: str) -> Dtype | None:
+    """Return the dtype of a name such as ``fp16``, ``float16`` or ``torch.float16``; ``None`` if it is not known."""
+    return _DTYPE_NAMES.get(name.strip().lower().removeprefix("torch."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +62,7 @@ class ImportedMeasurement:
     problem: str
     candidate: str
     gpu: str | None
-    """Device name as written in the file."""
+    """Device name as written in the file; ``None`` if it is not in the file."""
     workload: str = DEFAULT
     status: Status = Status.PASSED
     message: str | None = None
@@ -87,5 +112,32 @@ class ImportFormat:
     Raises ``BadValueError`` if the document as a whole is in another form.
     """
     version: Callable[[JsonFile], str] = lambda _file: ""
-    join: Callable[[Sequence[ImportedFile]], Sequence[ImportedFile]] = tuple
-    """Completes the files of this format from each other, such as times with baselines from other files."""
+    folder_is_machine: bool = False
+    """The tool writes into a folder per machine, so that the name of the folder may be that of a GPU."""
+    join: Callable[[Sequence[ImportedFile], Sequence[ImportedFile]], Sequence[ImportedFile]] = lambda own, _every: own
+    """Completes the files of this format, the first argument, from those of the whole import, the second."""
+
+
+def with_baseline(one: ImportedMeasurement, baseline: Mapping[str, Any]) -> ImportedMeasurement:
+    """Return ``one`` with the time in the columns of another measurement as its baseline."""
+    columns = {
+        "baseline_median_ns": baseline["candidate_median_ns"],
+        "baseline_samples": baseline.get("candidate_samples"),
+    }
+    return replace(one, columns={**one.columns, **columns})
+
+
+def name_workload(size: Any) -> str:
+    """Return ``256x256,256x256`` for the shapes of a row; a long name is cut and gets a digest."""
+    name = ",".join(map(_format_shape, size)) if isinstance(size, list) else _format_shape(size)
+    if len(name) <= _LONGEST_WORKLOAD:
+        return name or DEFAULT
+    return f"{name[:_LONGEST_WORKLOAD]}…{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _format_shape(value: Any) -> str:
+    if isinstance(value, list):
+        if all(type(size) is int for size in value):
+            return "x".join(map(str, value)) or "scalar"
+        return f"({','.join(map(_format_shape, value))})"
+    return value if isinstance(value, str) else json.dumps(value)

@@ -207,7 +207,7 @@ def test_names_in_any_script_and_halves_of_characters_are_stored(tmp_path):
     entries = '{"level1": {"1_Größe_\\ud800.py": %s, "2_行列.py": %s}}' % ((json.dumps(timing(hardware="显卡")),) * 2)
     _report, rows = load(tmp_path, put(tmp_path / "Rechner ß" / "baseline_time_torch.json", entries))
     assert [row["problem"] for row in rows] == ["level1/1_Größe_\\ud800", "level1/2_行列"]
-    assert {(row["gpu"], row["gpu_name"]) for row in rows} == {("Rechner ß", "显卡")}
+    assert {(row["hostname"], row["gpu"], row["gpu_name"]) for row in rows} == {("Rechner ß", "显卡", "显卡")}
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not here: no tables of other people's times")

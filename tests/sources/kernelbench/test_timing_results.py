@@ -28,19 +28,22 @@ def test_the_baseline_is_eager_on_the_same_machine_and_hardware(tmp_path):
     others = {"3_C.py": timing(6), "4_D.py": timing(8)}
     eager = {"1_A.py": timing(3), "2_B.py": timing(4, hardware="NVIDIA A10"), **others}
     compiled = {"1_A.py": timing(1.5), "2_B.py": timing(2), "3_C.py": timing(0), "4_D.py": None, "5_E.py": timing()}
-    put(tmp_path / "one" / "baseline_time_torch.json", {"level1": eager})
-    put(tmp_path / "one" / "baseline_time_torch_compile_cudagraphs.json", {"level1": compiled})
-    put(tmp_path / "two" / "baseline_time_torch_compile_cudagraphs.json", {"level1": {"1_A.py": timing(1)}})
+    put(tmp_path / "A100_one" / "baseline_time_torch.json", {"level1": eager})
+    put(tmp_path / "A100_one" / "baseline_time_torch_compile_cudagraphs.json", {"level1": compiled})
+    put(tmp_path / "A100_two" / "baseline_time_torch_compile_cudagraphs.json", {"level1": {"1_A.py": timing(1)}})
     report, rows = load(tmp_path)
     found = {(r["gpu"], r["problem"]): r for r in rows if r["candidate"] == "torch_compile_cudagraphs"}
-    assert found["one", "level1/1_A"]["speedup"] == 2.0
-    assert found["one", "level1/1_A"]["baseline_samples"] == 100
-    for alone in (("one", "level1/2_B"), ("one", "level1/5_E"), ("two", "level1/1_A")):
+    assert found["A100_one", "level1/1_A"]["speedup"] == 2.0
+    assert found["A100_one", "level1/1_A"]["baseline_samples"] == 100
+    for alone in (("A100_one", "level1/2_B"), ("A100_one", "level1/5_E"), ("A100_two", "level1/1_A")):
         assert (found[alone]["baseline_median_ns"], found[alone]["speedup"]) == (None, None)
-    assert (found["one", "level1/3_C"]["candidate_median_ns"], found["one", "level1/3_C"]["speedup"]) == (0.0, None)
+    assert (found["A100_one", "level1/3_C"]["candidate_median_ns"], found["A100_one", "level1/3_C"]["speedup"]) == (
+        0.0,
+        None,
+    )
     notes = {file.path.parent.name: file.notes for file in report.files if "compile" in file.path.name}
-    assert "2 of 4 times have no baseline" in notes["one"][-1]
-    assert "1 of 1 times have no baseline" in notes["two"][-1]
+    assert "2 of 4 times have no baseline" in notes["A100_one"][-1]
+    assert "1 of 1 times have no baseline" in notes["A100_two"][-1]
     assert all(r["speedup"] is None for r in rows if r["candidate"] == "torch")
 
 

@@ -16,6 +16,8 @@ from typing import Final
 from kernel_matrix.errors import NothingSelectedError, UsageError
 from kernel_matrix.plugins import Registry
 from kernel_matrix.results.import_tables import build_tables, write
+from kernel_matrix.results.importing.problem_names import join_spellings
+from kernel_matrix.results.importing.stated_values import StatedValues, check_stated, complete
 from kernel_matrix.sources import UnreadableItem, google_benchmark, nvbench
 from kernel_matrix.sources.flashinfer import trace_results
 from kernel_matrix.sources.json_files import BadValueError, JsonFile, shown_keys
@@ -69,7 +71,14 @@ class ImportReport:
 
 
 def import_results(
-    paths: Sequence[Path], out: Path, *, format_name: str = AUTO, name: str | None = None
+    paths: Sequence[Path],
+    out: Path,
+    *,
+    format_name: str = AUTO,
+    name: str | None = None,
+    gpu: str | None = None,
+    toolchain: str | None = None,
+    dtype: str | None = None,
 ) -> ImportReport:
     """Read every file of ``paths`` and write the tables ``cells``, ``samples``, ``kernels`` and ``hosts`` to ``out``.
 
@@ -80,25 +89,29 @@ def import_results(
         out: Folder for the tables.
         format_name: A key of :data:`FORMATS`, or :data:`AUTO` to recognise each file's format by its content.
         name: Name of the matrix; by default the name of the format.
+        gpu: GPU of results whose file does not say it; counts more than the name of a folder.
+        toolchain: Toolchain of results whose file does not say it.
+        dtype: The same for the dtype.
 
     Raises:
-        UsageError: A path does not exist or the format is unknown.
+        UsageError: A path does not exist, the format or dtype is unknown.
         NothingSelectedError: No result could be read; older tables in ``out`` stay.
         StoreError: The tables cannot be written.
     """
     chosen = _format(format_name)
+    stated = check_stated(gpu=gpu, toolchain=toolchain, dtype=dtype)
     found: list[ImportedFile] = []
     refused: list[UnreadableItem] = []
     files = list(_files(paths))
     for path in files:
         try:
-            one = _read(path, chosen)
+            one = _read(path, chosen, stated)
         except BadValueError as error:  # noqa: PERF203  # one bad file must not end the others
             refused.append(UnreadableItem(path=path, reason=str(error), line=error.line))
         else:
             found.append(one)
             refused += one.refused
-    joined = _joined(found)
+    joined = _joined(join_spellings(found))
     made = build_tables(joined, name)
     if not made.frames["cells"].height:
         raise _nothing(paths, files, refused)
@@ -110,7 +123,7 @@ def import_results(
         rows=cells.height,
         samples=made.frames["samples"].height,
         hosts=made.frames["hosts"].height,
-        gpus=cells["gpu"].n_unique(),
+        gpus=cells["gpu"].drop_nulls().n_unique(),
         duplicates=made.duplicates,
         contested=made.contested,
     )
@@ -146,11 +159,11 @@ def _within(folder: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in sorted(names) if name.endswith(_ENDINGS))
 
 
-def _read(path: Path, chosen: ImportFormat | None) -> ImportedFile:
+def _read(path: Path, chosen: ImportFormat | None, stated: StatedValues) -> ImportedFile:
     file = JsonFile(path)
     form = chosen or _recognised(file)
     measured = tuple(form.read(file))
-    return ImportedFile(
+    read = ImportedFile(
         path=path,
         place=file.place,
         format=form.name,
@@ -160,6 +173,7 @@ def _read(path: Path, chosen: ImportFormat | None) -> ImportedFile:
         refused=tuple(file.refused()),
         notes=tuple(file.notes),
     )
+    return complete(read, stated, folder_is_machine=form.folder_is_machine)
 
 
 def _recognised(file: JsonFile) -> ImportFormat:
@@ -174,11 +188,11 @@ def _recognised(file: JsonFile) -> ImportFormat:
 
 def _joined(found: Sequence[ImportedFile]) -> list[ImportedFile]:
     """Return the files grouped by format and joined as each format requires."""
-    return [
-        one
-        for form in FORMATS.usable().values()
-        for one in form.join(tuple(one for one in found if one.format == form.name))
-    ]
+    by_format: dict[str, list[ImportedFile]] = {}
+    for one in found:
+        by_format.setdefault(one.format, []).append(one)
+    forms = FORMATS.usable()
+    return [one for name, own in by_format.items() for one in (forms[name].join(own, found) if name in forms else own)]
 
 
 def _nothing(paths: Sequence[Path], files: Sequence[Path], refused: Sequence[UnreadableItem]) -> NothingSelectedError:

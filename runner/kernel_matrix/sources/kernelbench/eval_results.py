@@ -8,15 +8,25 @@ not timed. The level is not in the file; it is taken from kernels beside the fil
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from kernel_matrix.model.enums import Status
 from kernel_matrix.sources.json_files import JsonFile, JsonNode
-from kernel_matrix.sources.kernelbench.timing_results import statistics
-from kernel_matrix.sources.measurement import LONGEST_MESSAGE, MEAN, NS_PER_MS, ImportedMeasurement, ImportFormat
+from kernel_matrix.sources.kernelbench.timing_results import eager_times, statistics
+from kernel_matrix.sources.measurement import (
+    LONGEST_MESSAGE,
+    MEAN,
+    NS_PER_MS,
+    ImportedFile,
+    ImportedMeasurement,
+    ImportFormat,
+    with_baseline,
+)
 
-_RESULT: Final = frozenset({"compiled", "correctness"})
+RESULT: Final = frozenset({"compiled", "correctness"})
+"""Keys that every result has."""
 _NAMED = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)")
 _LEVEL = re.compile(r"level[_-]?(\d+)")
 _TRIALS = re.compile(r"\(\s*(\d{1,9})\s*/\s*(\d{1,9})\s*\)\Z")
@@ -40,7 +50,7 @@ def knows(value: Any) -> bool:
 
 
 def _is_result(value: Any) -> bool:
-    return isinstance(value, dict) and value.keys() >= _RESULT
+    return isinstance(value, dict) and value.keys() >= RESULT
 
 
 def _holds_result(value: Any) -> bool:
@@ -61,7 +71,7 @@ def read(file: JsonFile) -> list[ImportedMeasurement]:
         results: Iterable[_Result] = [(document, number, sample)]
     else:
         results = _find_results(document)
-    return list(file.each(results, lambda one: _make_measurement(one, run, level)))
+    return list(file.each(results, lambda one: make_measurement(one, run, level)))
 
 
 def _find_results(document: JsonNode) -> Iterator[_Result]:
@@ -85,7 +95,14 @@ def _find_level(file: JsonFile) -> str | None:
     return match[1] if match and not beside else None
 
 
-def _make_measurement(result: _Result, run: str, level: str | None) -> ImportedMeasurement:
+def make_measurement(result: _Result, run: str, level: str | None) -> ImportedMeasurement:
+    """Read one result.
+
+    Args:
+        result: The result, with the numbers of its problem and sample.
+        run: Name of the run it belongs to.
+        level: Level of the problem, if known.
+    """
     node, number, place = result
     if not number.isdecimal():
         raise node.fault("does not name its problem; rename the file to level_<l>_problem_<p>_sample_<s>….json")
@@ -158,9 +175,51 @@ def _read_warnings(metadata: JsonNode | None) -> tuple[str, ...]:
     return ("KernelBench marked its speed-up as excessive",) if excessive is not None and excessive.value else ()
 
 
+_Eager = Mapping[tuple[str, str, str], Sequence[Mapping[str, Any]]]
+"""``gpu_name`` or ``gpu``, its value and the problem → columns of times of eager PyTorch."""
+
+
+def join(own: Sequence[ImportedFile], every: Sequence[ImportedFile]) -> tuple[ImportedFile, ...]:
+    """Add the time of eager PyTorch from baseline tables of the same import, of the same problem and hardware."""
+    eager: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for _file, one in eager_times(every):
+        for name, gpu in (("gpu_name", one.host.get("gpu_name")), ("gpu", one.gpu)):
+            if gpu is not None:
+                eager.setdefault((name, gpu, one.problem), []).append(one.columns)
+    return tuple(_join_file(file, eager) for file in own) if eager else tuple(own)
+
+
+def _join_file(file: ImportedFile, eager: _Eager) -> ImportedFile:
+    measured = []
+    absent = ambiguous = 0
+    for one in file.measured:
+        found = _find_eager(one, eager) if _lacks_baseline(one) else []
+        absent += _lacks_baseline(one) and not found
+        ambiguous += len(found) > 1
+        measured.append(with_baseline(one, found[0]) if len(found) == 1 else one)
+    notes = [*file.notes]
+    if absent:
+        notes.append(f"{absent} times have no baseline: no baseline table has the problem on the same hardware")
+    if ambiguous:
+        notes.append(f"{ambiguous} times have no baseline: several baseline tables differ; import one of them only")
+    return replace(file, measured=tuple(measured), notes=tuple(notes))
+
+
+def _lacks_baseline(one: ImportedMeasurement) -> bool:
+    return "candidate_median_ns" in one.columns and "baseline_median_ns" not in one.columns
+
+
+def _find_eager(one: ImportedMeasurement, eager: _Eager) -> list[Mapping[str, Any]]:
+    """Return the different times of eager PyTorch on the GPU of ``one``, by what the hardware said if that is known."""
+    name, gpu = ("gpu_name", one.host["gpu_name"]) if one.host.get("gpu_name") else ("gpu", one.gpu or "")
+    found = eager.get((name, gpu, one.problem), ())
+    return list({columns["candidate_median_ns"]: columns for columns in found}.values())
+
+
 FORMAT: Final = ImportFormat(
     name="kernelbench-eval",
     description="KernelBench's eval_results.json, or one per sample: {compiled, correctness, metadata, runtime, …}",
     knows=knows,
     read=read,
+    join=join,
 )

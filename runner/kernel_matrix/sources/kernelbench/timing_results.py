@@ -7,7 +7,7 @@ could not be timed is null, without a reason.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
@@ -15,7 +15,15 @@ from typing import Any, Final
 from kernel_matrix.model.enums import Language, Status
 from kernel_matrix.sources.json_files import JsonFile, JsonNode
 from kernel_matrix.sources.kernelbench.reader import LEVEL_FOLDER
-from kernel_matrix.sources.measurement import EAGER, MEAN, NS_PER_MS, ImportedFile, ImportedMeasurement, ImportFormat
+from kernel_matrix.sources.measurement import (
+    EAGER,
+    MEAN,
+    NS_PER_MS,
+    ImportedFile,
+    ImportedMeasurement,
+    ImportFormat,
+    with_baseline,
+)
 from kernel_matrix.untrusted_json import escape_surrogates
 
 _VERSION = re.compile(r"v\d+(\.\d+)*\Z")
@@ -62,7 +70,7 @@ def _make_measurement(node: JsonNode, machine: str, candidate: str) -> ImportedM
     seen = ImportedMeasurement(
         problem=f"{level}/{PurePath(name).stem}",
         candidate=candidate,
-        gpu=machine,
+        gpu=None,
         host={"hostname": machine},
         columns={"level": int(number[1]), "language": Language.TORCH.value},
     )
@@ -106,15 +114,18 @@ def version(file: JsonFile) -> str:
     return around if _VERSION.match(around) else ""
 
 
-def join(found: Sequence[ImportedFile]) -> tuple[ImportedFile, ...]:
+def join(own: Sequence[ImportedFile], _every: Sequence[ImportedFile]) -> tuple[ImportedFile, ...]:
     """Add the time of eager PyTorch on the same machine and hardware as baseline of each time."""
-    eager = {
-        _pair_key(file, one): one.columns
-        for file in found
-        for one in file.measured
-        if one.candidate == EAGER and one.status is Status.PASSED
-    }
-    return tuple(_join_file(file, eager) for file in found)
+    eager = {_pair_key(file, one): one.columns for file, one in eager_times(own)}
+    return tuple(_join_file(file, eager) for file in own)
+
+
+def eager_times(files: Iterable[ImportedFile]) -> Iterator[tuple[ImportedFile, ImportedMeasurement]]:
+    """Yield the times of eager PyTorch in baseline tables, with their files."""
+    for file in files:
+        for one in file.measured if file.format == FORMAT.name else ():
+            if one.candidate == EAGER and one.status is Status.PASSED:
+                yield file, one
 
 
 def _join_file(file: ImportedFile, eager: Mapping[tuple[str, ...], Mapping[str, Any]]) -> ImportedFile:
@@ -132,11 +143,7 @@ def _pair_key(file: ImportedFile, one: ImportedMeasurement) -> tuple[str, ...]:
 def _add_baseline(one: ImportedMeasurement, eager: Mapping[str, Any] | None) -> ImportedMeasurement:
     if eager is None or one.candidate == EAGER or one.status is not Status.PASSED:
         return one
-    baseline = {
-        "baseline_median_ns": eager["candidate_median_ns"],
-        "baseline_samples": eager["candidate_samples"],
-    }
-    return replace(one, columns={**one.columns, **baseline})
+    return with_baseline(one, eager)
 
 
 FORMAT: Final = ImportFormat(
@@ -145,5 +152,6 @@ FORMAT: Final = ImportFormat(
     knows=lambda value: isinstance(value, dict) and any(LEVEL_FOLDER.match(key) for key in value),
     read=read,
     version=version,
+    folder_is_machine=True,
     join=join,
 )

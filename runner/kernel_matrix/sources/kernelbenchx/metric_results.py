@@ -7,14 +7,13 @@ the median of one ``do_bench``. ``metrics.json`` is ``{"Category/task.py": {call
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Any, Final
 
-from kernel_matrix.model.enums import Dtype, Language, Status
+from kernel_matrix.model.enums import Language, Status
 from kernel_matrix.sources.json_files import BadValueError, JsonFile, JsonNode
 from kernel_matrix.sources.measurement import (
     DEFAULT,
@@ -23,21 +22,16 @@ from kernel_matrix.sources.measurement import (
     NS_PER_MS,
     ImportedMeasurement,
     ImportFormat,
+    find_dtype,
+    name_workload,
 )
 from kernel_matrix.untrusted_json import escape_surrogates
 
 _ROW: Final = frozenset({"input_size", "ms"})
-_TASK: Final = frozenset({"call_ok", "exe_ok"})
+TASK: Final = frozenset({"call_ok", "exe_ok"})
+"""Keys that the result of every task has."""
 _SUMMARY: Final = frozenset({"method", "total"})
 _MISSING: Final = "N/A"
-_LONGEST_NAME: Final = 120
-_DTYPES: Final = {
-    **{dtype.value: dtype for dtype in Dtype},
-    "float32": Dtype.FP32,
-    "float16": Dtype.FP16,
-    "bfloat16": Dtype.BF16,
-    "float64": Dtype.FP64,
-}
 _RATES: Final = {"GB/s": ("bytes_per_s", 1e9), "TFLOPS": ("flops_per_s", 1e12)}
 
 
@@ -50,9 +44,9 @@ def read_golden(file: JsonFile) -> list[ImportedMeasurement]:
         return ImportedMeasurement(
             problem=escape_surrogates(file.path.stem),
             candidate=EAGER,
-            gpu=file.folder,
+            gpu=None,
             host={"hostname": file.folder},
-            workload=_make_unique(_name_workload(node["input_size"].value), names),
+            workload=_make_unique(name_workload(node["input_size"].value), names),
             columns={"language": Language.TORCH.value, **_read_row(node)},
         )
 
@@ -63,8 +57,9 @@ def read_metrics(file: JsonFile) -> list[ImportedMeasurement]:
     """Read one workload per timed row of a task, or one per task without rows; see :class:`ImportFormat`."""
     document = file.document()
     method = _read_method(file)
-    tasks = (node for _name, node in document.members())
-    return [one for group in file.each(tasks, lambda node: _read_task(node, method, file)) for one in group]
+    tasks = document.members()
+    found = file.each(tasks, lambda task: read_task(task[1], PurePath(task[0]), method, file))
+    return [one for group in found for one in group]
 
 
 def read_summary(file: JsonFile) -> list[ImportedMeasurement]:
@@ -84,8 +79,15 @@ def _read_method(file: JsonFile) -> str:
         return file.folder
 
 
-def _read_task(node: JsonNode, method: str, file: JsonFile) -> list[ImportedMeasurement]:
-    name = PurePath(str(node.keys[-1]))
+def read_task(node: JsonNode, name: PurePath, method: str, file: JsonFile) -> list[ImportedMeasurement]:
+    """Read the result of one task.
+
+    Args:
+        node: The result.
+        name: Name of the task, ``Category/task.py``.
+        method: What wrote the kernel.
+        file: Gets the rows that cannot be read.
+    """
     status, dtype = _read_status(node), node.get("dtype")
     common: dict[str, Any] = {
         "problem": str(name.with_suffix("")),
@@ -105,7 +107,7 @@ def _read_task(node: JsonNode, method: str, file: JsonFile) -> list[ImportedMeas
     names: Counter[str] = Counter()
 
     def measured(row: JsonNode) -> ImportedMeasurement:
-        workload = _make_unique(_name_workload(row["input_size"].value), names)
+        workload = _make_unique(name_workload(row["input_size"].value), names)
         return ImportedMeasurement(**common, workload=workload, columns={**columns, **_read_row(row)})
 
     return list(file.each(rows.elements(), measured))
@@ -124,7 +126,7 @@ def _read_message(node: JsonNode) -> str | None:
 
 
 def _read_dtype(node: JsonNode | None) -> str | None:
-    found = _DTYPES.get(node.value) if node is not None and isinstance(node.value, str) else None
+    found = find_dtype(node.value) if node is not None and isinstance(node.value, str) else None
     return found.value if found else None
 
 
@@ -137,22 +139,6 @@ def _read_row(node: JsonNode) -> dict[str, Any]:
     }
     values = json.dumps({"input_size": node["input_size"].value}, sort_keys=True)
     return {"candidate_median_ns": node["ms"].amount(NS_PER_MS), "values_json": values, **rates}
-
-
-def _name_workload(size: Any) -> str:
-    """Return ``256x256,256x256`` for the shapes of a row; a long name is cut and gets a digest."""
-    name = ",".join(map(_format_shape, size)) if isinstance(size, list) else _format_shape(size)
-    if len(name) <= _LONGEST_NAME:
-        return name or DEFAULT
-    return f"{name[:_LONGEST_NAME]}…{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-
-
-def _format_shape(value: Any) -> str:
-    if isinstance(value, list):
-        if all(type(size) is int for size in value):
-            return "x".join(map(str, value)) or "scalar"
-        return f"({','.join(map(_format_shape, value))})"
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _make_unique(name: str, names: Counter[str]) -> str:
@@ -170,11 +156,12 @@ GOLDEN: Final = ImportFormat(
     description="KernelBench-X's golden results, [{input_size, ms, GB/s, TFLOPS}] per task",
     knows=lambda value: isinstance(value, list) and _any_with(value, _ROW),
     read=read_golden,
+    folder_is_machine=True,
 )
 METRICS: Final = ImportFormat(
     name="kernelbenchx-metrics",
     description="KernelBench-X's metrics.json, {task: {call_ok, exe_ok, performance, …}}",
-    knows=lambda value: isinstance(value, dict) and _any_with(value.values(), _TASK),
+    knows=lambda value: isinstance(value, dict) and _any_with(value.values(), TASK),
     read=read_metrics,
 )
 SUMMARY: Final = ImportFormat(
