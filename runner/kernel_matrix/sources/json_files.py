@@ -269,6 +269,8 @@ class JsonFile:
 
 def shown_keys(value: Any) -> str:
     """Return a description of a document's start."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return f"it is a list of {len(value)}; in the first element, {shown_keys(value[0])}"
     if not isinstance(value, dict):
         return f"it is {_kind(value)}" + (f" of {len(value)}" if isinstance(value, list) else "")
     keys = list(value)[:_SHOWN_KEYS]

@@ -18,7 +18,7 @@ from kernel_matrix.plugins import Registry
 from kernel_matrix.results.import_tables import build_tables, write
 from kernel_matrix.results.importing.problem_names import join_spellings
 from kernel_matrix.results.importing.stated_values import StatedValues, check_stated, complete
-from kernel_matrix.sources import UnreadableItem, google_benchmark, nvbench
+from kernel_matrix.sources import UnreadableItem, google_benchmark, nvbench, pairs
 from kernel_matrix.sources.flashinfer import trace_results
 from kernel_matrix.sources.json_files import BadValueError, JsonFile, shown_keys
 from kernel_matrix.sources.kernelbench import eval_results, timing_results
@@ -35,6 +35,7 @@ FORMATS: Registry[ImportFormat] = Registry(
         one.name: one
         for one in (
             timing_results.FORMAT,
+            pairs.FORMAT,
             eval_results.FORMAT,
             metric_results.GOLDEN,
             metric_results.METRICS,
