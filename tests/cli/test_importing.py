@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.terminal import piped
+from tests.cli.terminal import ROOT, piped
 from tests.results.importing.made import put, timing
 
 
@@ -69,8 +70,32 @@ def test_what_cannot_be_done_says_what_can(lab: Path, arguments: tuple[str, ...]
     assert not (lab / "tables").exists()
 
 
+def test_example_of_the_documentation_gives_its_output(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "import.md").read_text(encoding="utf-8")
+    blocks = dict(re.findall(r"^```(csv|toml|sh|text)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    put(tmp_path / "times.csv", blocks["csv"])
+    put(tmp_path / "mapping.toml", blocks["toml"])
+    printed = ""
+    for command in blocks["sh"].splitlines():
+        program, *arguments = command.split()
+        done = piped(tmp_path, *arguments)
+        assert (program, done.returncode, done.stderr) == ("kernel-matrix", 0, "")
+        printed = done.stdout
+    shown = [line.split() for line in blocks["text"].splitlines()]
+    assert len(shown) == 6
+    assert [line.split() for line in printed.splitlines()[1:7]] == shown
+
+
 def test_options_say_what_files_do_not(lab: Path) -> None:
     stated = ("--gpu", "l4", "--toolchain", "cu128", "--dtype", "float32")
     assert import_(lab, "times", "--out", "tables", *stated).returncode == 0
     (row,) = json.loads(piped(lab, "results", "tables", "--json").stdout)
     assert (row["gpu"], row["toolchain"], row["dtype"]) == ("l4", "cu128", "fp32")
+
+
+def test_faulty_mapping_is_one_line_and_leaves_no_tables(lab: Path) -> None:
+    put(lab / "mapping.toml", '[columns]\nproblm = "a"\n')
+    done = import_(lab, "times", "--out", "tables", "--mapping", "mapping.toml")
+    assert done.returncode == 2
+    assert "mapping.toml:2: columns.problm: unknown key; allowed: problem," in done.stderr
+    assert not (lab / "tables").exists()

@@ -68,7 +68,7 @@ def test_gpu_is_that_of_the_result_or_of_the_pair(tmp_path):
 @pytest.mark.parametrize(
     ("pair", "reason"),
     [
-        ({"before": 2.0, "after": 0.5}, "before: is a time without a unit; add the key unit to the pair"),
+        ({"before": 2.0, "after": 0.5}, "before: is a time without a unit; add the key unit to the pair, or say it"),
         ({"before": 2, "after": 1, "unit": "h"}, "unit: 'h' is not a known unit: ns, us, ms, s"),
         ({"before": 2, "after": -1, "unit": "ms"}, "after: must not be negative; got -1"),
         ({"before": 2, "after": float("nan"), "unit": "ms"}, "after: must be a finite number; got nan"),
@@ -103,3 +103,4 @@ def test_list_of_unknown_objects_is_refused_by_its_keys(tmp_path):
     with pytest.raises(NothingSelectedError, match="is in no known format: it is a list of 1") as refused:
         load(tmp_path)
     assert "in the first element, its keys are old, new" in refused.value.what
+    assert "--mapping" in refused.value.next_step

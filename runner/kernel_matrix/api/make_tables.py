@@ -51,6 +51,7 @@ def import_results(
     gpu: str | None = None,
     toolchain: str | None = None,
     dtype: str | None = None,
+    mapping: str | Path | None = None,
 ) -> ImportReport:
     """Write results that others measured as tables, which every analysis reads.
 
@@ -62,9 +63,10 @@ def import_results(
         gpu: The GPU of results whose file does not say it; it counts more than the name of a folder.
         toolchain: The toolchain of results whose file does not say it.
         dtype: The dtype of results whose file does not say it, such as ``fp16``.
+        mapping: A TOML file that says what the columns of the files mean, which may then be CSV, TSV and Parquet too.
 
     Raises:
-        UsageError: A path does not exist, or the format or the dtype is not known.
+        UsageError: A path does not exist, the format or the dtype is not known, or the mapping is not valid.
         NothingSelectedError: Nothing could be read.
         StoreError: The tables cannot be written.
     """
@@ -76,6 +78,7 @@ def import_results(
         gpu=gpu,
         toolchain=toolchain,
         dtype=dtype,
+        mapping=None if mapping is None else Path(mapping),
     )
 
 

@@ -31,12 +31,15 @@ def register(app: typer.Typer) -> None:
         gpu: str | None = typer.Option(None, help="GPU, where a file does not say it; a folder's name counts less."),
         toolchain: str | None = typer.Option(None, help="Toolchain, where a file does not say it."),
         dtype: str | None = typer.Option(None, help="Dtype, where a file does not say it."),
+        mapping: Path | None = typer.Option(None, help="TOML file that says what the columns of the files mean."),
         as_json: Json = False,
     ) -> None:
         """Write results that others measured as tables, which every analysis reads."""
         from kernel_matrix.api.make_tables import import_results, rejected_list
 
-        report = import_results(paths, out, form=form, name=name or None, gpu=gpu, toolchain=toolchain, dtype=dtype)
+        report = import_results(
+            paths, out, form=form, name=name or None, gpu=gpu, toolchain=toolchain, dtype=dtype, mapping=mapping
+        )
         aside = rejected_list(out)
         if as_json:
             print_json(_document(report, aside))

@@ -150,7 +150,7 @@ def _read_side(
             return metric_results.read_task(node, PurePath(problem), side, file)
         return [_read_times(node)]
     if scale is None and isinstance(node.value, (int, float)):
-        raise node.fault("is a time without a unit; add the key unit to the pair")
+        raise node.fault("is a time without a unit; add the key unit to the pair, or say it with --mapping FILE")
     columns = {"candidate_median_ns": node.amount(scale or 1.0)}
     return [ImportedMeasurement(problem=problem, candidate=side, gpu=None, columns=columns, labels=(MEAN,))]
 

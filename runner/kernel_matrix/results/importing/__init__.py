@@ -23,6 +23,9 @@ from kernel_matrix.sources.flashinfer import trace_results
 from kernel_matrix.sources.json_files import BadValueError, JsonFile, shown_keys
 from kernel_matrix.sources.kernelbench import eval_results, timing_results
 from kernel_matrix.sources.kernelbenchx import metric_results
+from kernel_matrix.sources.mapped.mapped_results import MAPPING, mapped_format
+from kernel_matrix.sources.mapped.mapping_file import load_mapping
+from kernel_matrix.sources.mapped.row_files import TABLE_ENDINGS, TableFile, open_results
 from kernel_matrix.sources.measurement import ImportedFile, ImportFormat
 from kernel_matrix.untrusted_json import escape_surrogates
 
@@ -80,6 +83,7 @@ def import_results(
     gpu: str | None = None,
     toolchain: str | None = None,
     dtype: str | None = None,
+    mapping: Path | None = None,
 ) -> ImportReport:
     """Read every file of ``paths`` and write the tables ``cells``, ``samples``, ``kernels`` and ``hosts`` to ``out``.
 
@@ -93,17 +97,18 @@ def import_results(
         gpu: GPU of results whose file does not say it; counts more than the name of a folder.
         toolchain: Toolchain of results whose file does not say it.
         dtype: The same for the dtype.
+        mapping: File that says what the columns of all files mean, which may then be CSV, TSV and Parquet too.
 
     Raises:
-        UsageError: A path does not exist, the format or dtype is unknown.
+        UsageError: A path does not exist, the format or dtype is unknown, or the mapping is invalid.
         NothingSelectedError: No result could be read; older tables in ``out`` stay.
         StoreError: The tables cannot be written.
     """
-    chosen = _format(format_name)
+    chosen = _format(format_name, mapping)
     stated = check_stated(gpu=gpu, toolchain=toolchain, dtype=dtype)
     found: list[ImportedFile] = []
     refused: list[UnreadableItem] = []
-    files = list(_files(paths))
+    files = list(_files(paths, (*_ENDINGS, *TABLE_ENDINGS) if mapping else _ENDINGS))
     for path in files:
         try:
             one = _read(path, chosen, stated)
@@ -130,7 +135,11 @@ def import_results(
     )
 
 
-def _format(name: str) -> ImportFormat | None:
+def _format(name: str, mapping: Path | None) -> ImportFormat | None:
+    if mapping is not None:
+        if name != AUTO:
+            raise UsageError("--format and --mapping exclude each other", next_step="Omit --format.")
+        return mapped_format(load_mapping(mapping))
     if name == AUTO:
         return None
     if name not in FORMATS:
@@ -141,27 +150,29 @@ def _format(name: str) -> ImportFormat | None:
     return FORMATS.load(name)
 
 
-def _files(paths: Sequence[Path]) -> Iterator[Path]:
+def _files(paths: Sequence[Path], endings: tuple[str, ...]) -> Iterator[Path]:
     """Yield each file once, by path; links to folders are not followed."""
     seen: set[Path] = set()
     for path in paths:
         if not path.exists():
             raise UsageError(f"{path} does not exist", next_step="Name files, or folders of files, to import.")
-        for file in _within(path) if path.is_dir() else (path,):
+        for file in _within(path, endings) if path.is_dir() else (path,):
             place = file.resolve()
             if place not in seen:
                 seen.add(place)
                 yield file
 
 
-def _within(folder: Path) -> Iterator[Path]:
+def _within(folder: Path, endings: tuple[str, ...]) -> Iterator[Path]:
     for place, folders, names in os.walk(folder):
         folders.sort()
-        yield from (Path(place, name) for name in sorted(names) if name.endswith(_ENDINGS))
+        yield from (Path(place, name) for name in sorted(names) if name.endswith(endings))
 
 
 def _read(path: Path, chosen: ImportFormat | None, stated: StatedValues) -> ImportedFile:
-    file = JsonFile(path)
+    file = open_results(path)
+    if isinstance(file, TableFile) and not (chosen and chosen.name == MAPPING):
+        raise BadValueError("is a table; say what its columns mean with --mapping FILE")
     form = chosen or _recognised(file)
     measured = tuple(form.read(file))
     read = ImportedFile(
@@ -205,4 +216,4 @@ def _nothing(paths: Sequence[Path], files: Sequence[Path], refused: Sequence[Unr
         more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
         what = f"none of {len(files)} files in {where} holds a result that can be read{first}{more}"
     known = "; ".join(f"{form.name} ({form.description})" for form in FORMATS.usable().values())
-    return NothingSelectedError(what, next_step=f"Known are {known}.")
+    return NothingSelectedError(what, next_step=f"Known are {known}. For any other file, --mapping says what it holds.")

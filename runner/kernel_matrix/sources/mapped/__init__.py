@@ -1,0 +1,1 @@
+"""Results in files of any columns, with a mapping that the user writes."""
