@@ -187,3 +187,4 @@ def test_shorth_is_the_middle_of_the_majority():
 
 def test_default_deviation_falls_with_the_size_of_the_call():
     assert default_deviation(np.array([2e3, 5e4, 1e6])).tolist() == [0.05, 0.03, 0.02]
+    assert default_deviation(np.array([2e3, 1e6]), shared=np.array([False, True])).tolist() == [0.05, 0.06]

@@ -70,7 +70,7 @@ def test_reproduce_compares_time_of_passed_cell_with_expectation(again):
     (time,) = said["times"]
     assert ran.returncode == (0 if said["reproduced"] else 5)
     assert time["within"] is (time["low_ns"] <= time["is_ns"] <= time["high_ns"])
-    assert time["rests_on"] == "one session, ± 5 %"
+    assert time["rests_on"] == "usual noise of a single session, 0.5 % between runs"
     assert "The secret seed was drawn anew, so inputs differ." in said["notes"]
     assert (again.root / said["again"]).parent == again.root / "once" / "baddays" / "records"
 

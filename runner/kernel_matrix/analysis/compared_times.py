@@ -83,7 +83,8 @@ def with_tests(
         found.append(paired_differences(pairs.join(paired, on="row", how="semi"), rules.q))
     if not others.is_empty():
         sessions = _sessions(others, sides, key)
-        default = others.select("row", deviation=default_deviation(others["base_ns"].to_numpy()))
+        shared = others["base_gpu_uuid"].is_null().to_numpy()
+        default = others.select("row", deviation=default_deviation(others["base_ns"].to_numpy(), shared=shared))
         found.append(unpaired_differences(sessions, default, rules.q, mostly_unchanged=mostly_unchanged))
     estimates = pl.concat([_estimates(one, rules) for one in found] or [pl.DataFrame(schema=_ESTIMATES)])
     estimates = estimates.with_columns(q=pl.Series(benjamini_hochberg(estimates["p"].to_numpy()), dtype=pl.Float64))

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -37,7 +37,7 @@ DEFAULT_RUN_DEVIATION: Final = 0.005
 """Standard deviation between runs where the results do not show it: the largest seen on GPUs of data centres."""
 MOST_RUN_DEVIATION: Final = 0.01
 """Largest one that is taken from the spread of all differences: if half of the cells moved by more, they changed."""
-_DEFAULT_DEGREES: Final = 4.0
+DEFAULT_DEGREES: Final = 4.0
 """Degrees of freedom that a default counts for: a true value twice as large is then no surprise."""
 _SHORT_NS, _LONG_NS = 10_000, 100_000
 _STUDENT: Final = dict.fromkeys(LEVELS, 1.0)
@@ -91,12 +91,17 @@ def shorth(values: Array) -> float:
     return float(ordered[start] + ordered[start + half]) / 2
 
 
-def default_deviation(nanoseconds: Array) -> Array:
+def default_deviation(nanoseconds: Array, *, shared: Any = False) -> Array:
     """Return the standard deviation between sessions that is assumed where nothing shows it.
 
     5 % below 10 µs, 3 % below 100 µs, else 2 %: identical code differed by up to 3.2 % between two processes.
+
+    Args:
+        nanoseconds: Time of a call.
+        shared: True where it ran on processor cores, which other programs use too: three times as much.
     """
-    return np.where(nanoseconds < _SHORT_NS, 0.05, np.where(nanoseconds < _LONG_NS, 0.03, 0.02))
+    alone = np.where(nanoseconds < _SHORT_NS, 0.05, np.where(nanoseconds < _LONG_NS, 0.03, 0.02))
+    return np.where(shared, 3 * alone, alone)
 
 
 def paired_differences(pairs: pl.DataFrame, q: float) -> LogDifferences:
@@ -154,7 +159,7 @@ def unpaired_differences(
     else:
         unknown = degrees == 0
         variance = np.where(unknown, _numbers(cells, "deviation") ** 2, variance)
-        degrees = np.where(unknown, _DEFAULT_DEGREES, degrees)
+        degrees = np.where(unknown, DEFAULT_DEGREES, degrees)
     cells = cells.with_columns(variance=pl.Series(variance), degrees=pl.Series(degrees))
     runs = runs.join(cells.select("row", "variance", "degrees"), on="row")
     noise = _run_noise(runs, separate=separate, chance=chance if mostly_unchanged else None)
@@ -282,10 +287,10 @@ def _errors(weighed: pl.DataFrame, degrees: Array, noise: _RunNoise) -> _Errors:
     if noise.source is NoiseSource.PAGE or not between.any():
         of_runs = np.maximum(total - of_sessions, 0.0)
         if noise.source is NoiseSource.DEFAULT:  # Satterthwaite's approximation
-            degrees = total**2 / (of_sessions**2 / degrees + of_runs**2 / _DEFAULT_DEGREES)
+            degrees = total**2 / (of_sessions**2 / degrees + of_runs**2 / DEFAULT_DEGREES)
         return _Errors(sessions=of_sessions, runs=of_runs, degrees=degrees)
     scatter = _numbers(weighed, "scatter") / np.maximum(between, 1.0)
-    prior = fit_prior(scatter, between) or VariancePrior(variance=1.0, degrees=_DEFAULT_DEGREES)
+    prior = fit_prior(scatter, between) or VariancePrior(variance=1.0, degrees=DEFAULT_DEGREES)
     factor, degrees = prior.shrink(scatter, between)
     total = factor * total
     of_sessions = np.minimum(of_sessions, total)

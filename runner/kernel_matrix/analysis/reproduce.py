@@ -9,12 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Final
 
+import numpy as np
+
+from kernel_matrix.analysis.differences import DEFAULT_DEGREES, DEFAULT_RUN_DEVIATION, default_deviation
+from kernel_matrix.analysis.relabelled_sessions import LEAST_DEVIATION
 from kernel_matrix.errors import UsageError
-from kernel_matrix.measure.intervals import LEVEL, exp, log_interval
+from kernel_matrix.measure.intervals import LEVEL, deviation, exp, log_interval, t_quantile
 from kernel_matrix.measure.timed import CANDIDATE, WorkloadTimes, grain_ns
-from kernel_matrix.measure.verdict import MARGIN, ONE_SESSION_FLOOR
 from kernel_matrix.model.enums import Fault, Status, Verdict
 from kernel_matrix.model.messages import INTERPRETED
 from kernel_matrix.results.judged import Sessions, judge, times_of
@@ -100,6 +104,13 @@ class Reproduction:
     """Omissions with their reasons, and cautions; whole sentences."""
 
     @property
+    def next_step(self) -> str:
+        """Advice for a cell that was not reproduced."""
+        if all(one.same for one in self.environment):
+            return "The recorded environment is the same: measure both again with more sessions, beside nothing else."
+        return "Look at what differs in the environment first; then repeat with more sessions."
+
+    @property
     def reproduced(self) -> bool:
         """True if status, times and verdicts agree; a different environment alone does not matter."""
         return not self.differences
@@ -161,31 +172,32 @@ def check_same_cell(record: Document, again: Document) -> None:
 
 
 def expected_between(
-    medians: Sequence[float], repeats: int, *, level: float, grain: float = 0.0
+    medians: Sequence[float], repeats: int, *, level: float, grain: float = 0.0, shared: bool = False
 ) -> tuple[float, float]:
-    """Compute the prediction interval of the geometric mean of ``repeats`` further sessions, in nanoseconds.
+    """Compute the prediction interval of the geometric mean of ``repeats`` sessions of another run, in nanoseconds.
 
-    For the mean of m future values, on logarithms: x̄ ± t(n-1) · s · sqrt(1/n + 1/m) (Hahn, *Factors for calculating
-    two-sided prediction intervals*, J. Am. Stat. Assoc. 64, 1969). It is wider than the t interval of the mean, because
-    a repetition has noise of its own. It is never narrower than :data:`~kernel_matrix.measure.verdict.MARGIN` or a tick
-    of the clock, and with one session on either side, which has no spread, not narrower than
-    :data:`~kernel_matrix.measure.verdict.ONE_SESSION_FLOOR`.
+    On logarithms: x̄ ± sqrt(t² · s² · (1/n + 1/m) + t'² · 2 · r²), s the standard deviation of the record's sessions
+    (Hahn, *Factors for calculating two-sided prediction intervals*, J. Am. Stat. Assoc. 64, 1969) and r that between
+    runs. A single record shows nothing of r, which is
+    :data:`~kernel_matrix.analysis.differences.DEFAULT_RUN_DEVIATION`, and one of a single session nothing of s, which
+    is :func:`~kernel_matrix.analysis.differences.default_deviation`.
 
     Args:
         medians: Medians of the record's sessions, all > 0.
         repeats: Sessions of the repetition.
         level: Share of faithful repetitions that lie inside.
-        grain: Tick of the device's clock as a share of the time.
+        grain: Tick of the device's clock as a share of the time; the interval is not narrower.
+        shared: True where it ran on processor cores, which other programs use too.
     """
-    found = log_interval(medians, level)
-    floor = math.log1p(max(MARGIN if min(len(medians), repeats) > 1 else ONE_SESSION_FLOOR, grain))
-    reach = floor
-    if len(medians) > 1:
-        bounded = found.low > 0 and found.high < math.inf
-        mean = (math.log(found.high) - math.log(found.low)) / 2 if bounded else math.inf
-        reach = max(floor, mean * math.sqrt(1 + len(medians) / repeats))
-    high = exp(reach)
-    return found.estimate / high, found.estimate * high
+    logs = [math.log(one) for one in medians]
+    middle, count = fmean(logs), len(logs)
+    spread, degrees = float(default_deviation(np.array(math.exp(middle)), shared=shared)), DEFAULT_DEGREES
+    if count > 1:
+        spread, degrees = max(deviation(logs), LEAST_DEVIATION), count - 1
+    of_sessions = float(t_quantile(degrees, level)) * spread * math.sqrt(1 / count + 1 / repeats)
+    of_runs = float(t_quantile(DEFAULT_DEGREES, level)) * DEFAULT_RUN_DEVIATION * math.sqrt(2)
+    reach = max(math.hypot(of_sessions, of_runs), math.log1p(grain))
+    return exp(middle - reach), exp(middle + reach)
 
 
 def _times(record: Document, again: Document) -> Iterator[TimePair]:
@@ -194,13 +206,14 @@ def _times(record: Document, again: Document) -> Iterator[TimePair]:
     timed, timed_again = (_timed(one, times) for one, times in read)
     was, now = _medians(timed), _medians(timed_again)
     names = list(dict.fromkeys((*was, *now)))
+    shared = record["host"]["device"].get("uuid") is None
     # Bonferroni: the level holds for all workloads of the record together.
     level = 1 - (1 - LEVEL) / max(1, len(names))
     for name in names:
         mine, its = was.get(name, ()), now.get(name, ())
         low, high = None, None
         if mine and its:
-            low, high = expected_between(mine, len(its), level=level, grain=_grain(timed, name))
+            low, high = expected_between(mine, len(its), level=level, grain=_grain(timed, name), shared=shared)
         verdicts = [verdict.verdict.value if (verdict := one.get(name)) else None for one in compared]
         yield TimePair(
             workload=name,
@@ -217,10 +230,8 @@ def _times(record: Document, again: Document) -> Iterator[TimePair]:
 def _rests_on(sessions: int, repeats: int) -> str:
     if not sessions or not repeats:
         return "no time on one side"
-    if min(sessions, repeats) > 1:
-        return f"{sessions} sessions, prediction interval"
-    at_least = f"at least ± {100 * ONE_SESSION_FLOOR:g} %"
-    return f"one session, ± {100 * ONE_SESSION_FLOOR:g} %" if sessions == 1 else f"{sessions} sessions, {at_least}"
+    between = f"{100 * DEFAULT_RUN_DEVIATION:g} % between runs"
+    return f"{sessions} sessions, {between}" if sessions > 1 else f"usual noise of a single session, {between}"
 
 
 def _medians(timed: Sequence[tuple[str, WorkloadTimes]]) -> dict[str, tuple[float, ...]]:

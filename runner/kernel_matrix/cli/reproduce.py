@@ -67,7 +67,7 @@ def register(app: typer.Typer) -> None:
         if not found.reproduced:
             raise RegressionError(
                 f"{printable(record.name)} was not reproduced: {len(found.differences)} things differ",
-                next_step="Look at what differs in the environment first; then repeat with more sessions.",
+                next_step=found.next_step,
             )
 
 
