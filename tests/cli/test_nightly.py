@@ -226,6 +226,13 @@ def test_what_cannot_begin_is_told_to_the_command_as_well(field):
     assert "is damaged" in json.loads(told.read_text())["text"]
 
 
+@pytest.mark.torch
+def test_night_that_would_miss_a_slowdown_warns_first(second):
+    for find, said in (("0.0001", "a slow-down of 0.01 % would be missed in 1 of 1 timed rows; "), ("90", "")):
+        planned = night(second, "--dry-run", "--baseline", "usual", "--find", find)
+        assert json.loads(planned.stdout)["warning"].partition("one of ")[0] == said
+
+
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
@@ -234,6 +241,7 @@ def test_what_cannot_begin_is_told_to_the_command_as_well(field):
         (("--until", "06:30", "--baseline", "none"), "there is no baseline none"),
         (("--until", "06:30", "--baseline", "../x"), "is no name of a baseline"),
         (("--until", "06:30", "--notify", "'"), "--notify"),
+        (("--until", "06:30", "--find", "0"), "--find 0 is no share above 0"),
         (("--until", "06:30", "--at", "x", "--print-cron"), "--at 'x'"),
         (("--until", "06:30", "--at", "6:30", "--print-cron"), "--until 06:30 is when the night begins"),
     ],

@@ -27,7 +27,8 @@ EXCEPTIONS = {
         *("attempt/contestants.py", "attempt/role_specs.py", "model/enums.py", "plan/cost.py"),
     ),
     "the name of a field of records, which stay as they are": (
-        *("analysis/audit/consistency.py", "analysis/compared_sides.py", "analysis/outcomes.py", "analysis/reproduce.py"),
+        *("analysis/audit/consistency.py", "analysis/compared_sides.py"),
+        *("analysis/outcomes.py", "analysis/reproduce.py"),
         *("report/cell_choice.py", "report/overview.py", "results/record.py", "model/messages.py"),
         *("platforms/__init__.py", "inside/environment.py", "inside/peak_measurement.py"),
     ),

@@ -136,13 +136,10 @@ def unpaired_differences(
         q: Rate of false discoveries.
         mostly_unchanged: True if most cells are not expected to differ: the spread of all differences is then noise.
     """
-    runs = _runs(sessions)
-    if (runs["n"] == 1).all():  # then the noise of runs and sessions is one: every session is independent
+    separate = bool((_runs(sessions)["n"] > 1).any())
+    if not separate:  # the noise of runs and of sessions is one then: every session is independent
         sessions = sessions.with_columns(run=pl.lit(0))
-        runs = _runs(sessions)
-        separate = False
-    else:
-        separate = True
+    runs = _runs(sessions)
     cells = _moments(runs).join(default, on="row").sort("row")
     variance, degrees = _numbers(cells, "variance"), _numbers(cells, "degrees")
     prior = fit_prior(variance, degrees)

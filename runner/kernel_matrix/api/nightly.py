@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from statistics import mode
 from typing import Any
 
+from kernel_matrix.analysis.tables import open_tables
 from kernel_matrix.api.images import build_missing_images
 from kernel_matrix.api.plan import RunPlan, load_matrix, make_plan
 from kernel_matrix.api.run_cells import CellSelection, Listener, RunMessage, new_run_id, warn_of_unreadable
@@ -21,6 +23,7 @@ from kernel_matrix.nightly.accept_changes import in_force
 from kernel_matrix.nightly.baselines import Baseline, verified_tables
 from kernel_matrix.nightly.deadline import next_time, on_monotonic_clock, time_of_day
 from kernel_matrix.nightly.finish import BaselineChoice, Night, begin_night, end_night
+from kernel_matrix.nightly.foresight import FIND, warn_of_noise
 from kernel_matrix.nightly.night_summary import NightEnd, NightProgress, NightSummary, worst
 from kernel_matrix.nightly.notification import command_of, tell
 from kernel_matrix.nightly.paths import NightPaths, accepted_file
@@ -31,6 +34,7 @@ from kernel_matrix.results.descriptions import printable
 from kernel_matrix.results.store import RecordStore
 
 __all__ = [
+    "FIND",
     "NightOptions",
     "NightPlan",
     "NightResult",
@@ -65,6 +69,8 @@ class NightOptions:
     allow_unpinned: bool = False
     build: bool = False
     """Build local images that are missing first."""
+    find: float = FIND
+    """Warn first if a slow-down of this share would be missed in half of the cells of the baseline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +93,8 @@ class NightPlan:
     """Every cell once; those that the last night did not come to are first."""
     until: datetime
     baseline: Baseline | None
+    warning: str
+    """That the night would miss the slow-down that it is to find; empty if it would not."""
     folder: Path
     """The folder of all nights of the matrix."""
 
@@ -133,7 +141,12 @@ def plan_night(options: NightOptions) -> NightPlan:
     places = NightPaths(options.results, matrix.name)
     plan, order = _planned(options, places, matrix)
     return NightPlan(
-        plan=plan, agenda=order, until=until, baseline=against.baseline if against else None, folder=places.nights
+        plan=plan,
+        agenda=order,
+        until=until,
+        baseline=against.baseline if against else None,
+        warning=_warning(options, against, plan),
+        folder=places.nights,
     )
 
 
@@ -154,6 +167,7 @@ def schedule_of(options: NightOptions, at: str) -> Schedule:
         "--report": str(options.report or ""),
         "--sandbox": "" if options.sandbox == AUTO else options.sandbox,
         "--lock": str(options.lock or ""),
+        "--find": "" if options.find == FIND else f"{options.find:g}",
     }
     given = [word for name, value in values.items() if value for word in (name, value)]
     given += [word for term in options.filters for word in ("--filter", term)]
@@ -190,6 +204,9 @@ def _measured_and_ended(
             matrix=matrix, host=plan.host, runnable=plan.runnable, skipped=plan.skipped, command=command
         )
         warn_of_unreadable(plan, listener)
+        warning = _warning(options, against, plan)
+        if warning and listener is not None:
+            listener(RunMessage(text=printable(warning), is_warning=True))
         measured, stop = _measure(cells, order, night, until, listener)
         return end_night(night, measured, now=_now()), stop
 
@@ -256,6 +273,13 @@ def _against(options: NightOptions) -> BaselineChoice | None:
         return None
     baseline, tables = verified_tables(options.results, options.baseline)
     return BaselineChoice(baseline=baseline, tables=tables, accepted=in_force(accepted_file(options.results)))
+
+
+def _warning(options: NightOptions, against: BaselineChoice | None, plan: RunPlan) -> str:
+    if against is None:
+        return ""
+    sessions = mode(cell.protocol.sessions for cell in plan.runnable)
+    return warn_of_noise(open_tables([against.tables]).cells, sessions, options.find)
 
 
 def _until(options: NightOptions) -> datetime:

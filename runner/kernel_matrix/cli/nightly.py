@@ -35,6 +35,9 @@ _Notify = Annotated[
 _Report = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="Where the page goes; default: the night's folder.")
 ]
+_Find = Annotated[
+    float, typer.Option("--find", metavar="SHARE", help="Warn first if a slow-down of this share would be missed.")
+]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what the night would do, and do nothing.")]
 _Systemd = Annotated[bool, typer.Option("--print-systemd", help="Print a user service and its timer, filled in.")]
 _Cron = Annotated[bool, typer.Option("--print-cron", help="Print a line for crontab, filled in.")]
@@ -51,6 +54,7 @@ def register(app: typer.Typer) -> None:
         until: _Until = "",
         results: _Results = Path("results"),
         baseline: _Baseline = "",
+        find: _Find = 0.05,
         notify: _Notify = "",
         report: _Report = None,
         sandbox: Sandbox = "auto",
@@ -71,6 +75,8 @@ def register(app: typer.Typer) -> None:
         """
         from kernel_matrix.api.nightly import NightOptions
 
+        if not 0 < find < 100:
+            raise UsageError(f"--find {find:g} is no share above 0", next_step="0.05 means slower by 5 %")
         if not until:
             raise UsageError("nightly needs a deadline", next_step="e.g. --until 06:30")
         options = NightOptions(
@@ -78,6 +84,7 @@ def register(app: typer.Typer) -> None:
             until=until,
             results=results,
             baseline=baseline,
+            find=find,
             notify=notify,
             report=report,
             sandbox=sandbox,
@@ -128,6 +135,7 @@ def _print_dry_run(options: NightOptions, *, as_json: bool) -> None:
                 "until": until,
                 "cells": len(plan.runnable),
                 "due": [cell.id for cell in due],
+                "warning": night.warning,
                 "skipped": len(plan.skipped),
                 "expected_s": night.expected_s,
                 "baseline": baseline and baseline.name,
@@ -141,6 +149,8 @@ def _print_dry_run(options: NightOptions, *, as_json: bool) -> None:
     out.print(f"about {duration(night.expected_s)} one after the other, until {until}", markup=False)
     named = f"baseline {baseline.name} ({baseline.cells} cells)" if baseline else "no baseline"
     out.print(f"compared with {named}; the night goes to {night.folder}", markup=False)
+    if night.warning:
+        out.print(printable(f"warning: {night.warning}"), markup=False)
 
 
 def _print_schedules(options: NightOptions, at: str, *, units: bool, line: bool) -> None:
