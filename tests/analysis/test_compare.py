@@ -315,7 +315,7 @@ def test_identical_code_is_hardly_ever_called_different(noise, sessions):
 def test_two_percent_is_found_where_noise_is_grade_a(moved):
     """With five sessions and noise of 0.3 % the power is 95 %, also for one cell of 500."""
     rng = np.random.default_rng(2027)
-    hits, pages = 0, max(500 // moved // 4, 20)
+    hits, pages = 0, max(500 // moved // 16, 20)
     for _ in range(pages):
         new = noisy(rng, 500, 0.003)
         new[:moved] *= 1.02
