@@ -138,7 +138,7 @@ class Field:
         return [path for path in files if not path.name.endswith((".json", ".json.gz"))]
 
     def leftovers(self) -> list[str]:
-        """What is left in the folder of temporary files."""
+        """Return the names of what is left in the folder of temporary files."""
         return sorted(path.name for path in self.scratch.iterdir())
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:

@@ -49,7 +49,7 @@ _TAILS: Final = (0.95, 0.98, 0.99)
 
 
 class NoiseSource(str, Enum):
-    """Where an estimate of noise comes from."""
+    """Source of an estimate of the noise between runs."""
 
     RUNS = "several runs"
     PAGE = "the spread of all differences"
@@ -66,7 +66,6 @@ class LogDifferences:
     effect: Array
     error: Array
     """Standard error of the effect."""
-    degrees: Array
     p: Array
     """Two-sided, of no difference."""
     reach: dict[float, Array]
@@ -80,7 +79,7 @@ class LogDifferences:
     def smallest(self, margin: float) -> Array:
         """Compute the smallest difference that is shown to be beyond ``margin`` with a probability of 90 %."""
         sure = special.ndtri(_POWER) * self.error
-        found: Array = np.maximum(np.log1p(margin) + self.reach[0.90], self.found_from) + sure
+        found: Array = np.maximum(np.log1p(margin) + self.reach[LEVELS[0]], self.found_from) + sure
         return found
 
 
@@ -166,6 +165,8 @@ def unpaired_differences(
 
 @dataclass(frozen=True, slots=True)
 class _RunNoise:
+    """Noise between the runs of a usual cell."""
+
     variance: float
     source: NoiseSource
 
@@ -348,7 +349,6 @@ def _tested(
         row=rows,
         effect=effect,
         error=error,
-        degrees=errors.degrees,
         p=p,
         reach=reach,
         found_from=found_from,

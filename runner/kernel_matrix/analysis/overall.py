@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
 import polars as pl
 from scipy import special  # type: ignore[import-untyped]
 
 from kernel_matrix.analysis.comparison import Change, OverallChange
-from kernel_matrix.measure.intervals import t_quantile
+from kernel_matrix.measure.intervals import log_interval
 
 _MOVED: Final = (Change.REGRESSION, Change.ACCEPTED, Change.IMPROVEMENT)
 
@@ -30,21 +29,20 @@ def overall_changes(rows: pl.DataFrame) -> tuple[OverallChange, ...]:
 def _summarise(by: str, name: str, rows: pl.DataFrame) -> OverallChange:
     # Workloads of a cell are averaged first, then the cells of a problem: a problem with many workloads counts once.
     log = rows.with_columns(pl.col("ratio").log().alias("log"))
-    cells = log.group_by("problem", "candidate", "dtype", "gpu", "toolchain").agg(pl.col("log").mean())
-    logs = cells.group_by("problem").agg(pl.col("log").mean())["log"].to_numpy()
-    middle, low, high = float(np.mean(logs)), None, None
-    if logs.size > 1:
-        reach = float(t_quantile(logs.size - 1) * np.std(logs, ddof=1) / np.sqrt(logs.size))
-        low, high = float(np.exp(middle - reach)), float(np.exp(middle + reach))
+    cell = ("problem", "candidate", "dtype", "gpu", "toolchain")
+    cells = log.group_by(cell, maintain_order=True).agg(pl.col("log").mean())
+    ratios = cells.group_by("problem", maintain_order=True).agg(pl.col("log").mean().exp())["log"].to_list()
+    mean = log_interval(ratios)
+    several = len(ratios) > 1
     higher, lower = int((rows["ratio"] > 1).sum()), int((rows["ratio"] < 1).sum())
     return OverallChange(
         by=by,
         name=name,
         rows=rows.height,
-        problems=int(logs.size),
-        ratio=float(np.exp(middle)),
-        low=low,
-        high=high,
+        problems=len(ratios),
+        ratio=mean.estimate,
+        low=mean.low if several else None,
+        high=mean.high if several else None,
         higher=higher,
         lower=lower,
         sign_p=_sign_test(higher, lower),

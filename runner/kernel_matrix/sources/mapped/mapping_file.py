@@ -16,7 +16,7 @@ _TIMES: Final = ("time", "baseline_time", "std")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnMapping:
-    """What the columns of a file mean."""
+    """Meaning of the columns of a file."""
 
     columns: Mapping[str, tuple[str, ...]]
     """Our name → columns of the file; several only for ``workload``."""
