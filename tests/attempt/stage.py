@@ -8,8 +8,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -107,14 +107,16 @@ def hands_over(*chunks: bytes) -> Play:
     return play
 
 
-def connected(spec: RoleSpec) -> socket.socket:
+@contextmanager
+def connected(spec: RoleSpec) -> Iterator[socket.socket]:
     """A builder's connection to the host."""
-    channel = os.open(next(mount.source for mount in spec.mounts if mount.target == "/channel"), os.O_RDONLY)
-    connection = socket.socket(socket.AF_UNIX)
-    # Inside a container the folder's name is short; here it can be longer than the name of a socket may be.
-    connection.connect(f"/proc/self/fd/{channel}/{SOCKET_NAME}")
-    os.close(channel)
-    return connection
+    with ExitStack() as undo:
+        channel = os.open(next(mount.source for mount in spec.mounts if mount.target == "/channel"), os.O_RDONLY)
+        undo.callback(os.close, channel)
+        connection = undo.enter_context(socket.socket(socket.AF_UNIX))
+        # Inside a container the folder's name is short; here it can be longer than the name of a socket may be.
+        connection.connect(f"/proc/self/fd/{channel}/{SOCKET_NAME}")
+        yield connection
 
 
 def out_folder(spec: RoleSpec) -> Path:
