@@ -92,3 +92,25 @@ def test_a_table_of_another_version_is_refused(tmp_path):
     pl.DataFrame({"record": [1]}).write_parquet(folder / "cells.parquet")
     with pytest.raises(StoreError, match="does not have the schema"):
         open_tables([folder])
+
+
+def test_outcomes_withdraw_verdicts_that_many_make_chance():
+    rows = [
+        cell(candidate=f"softmax/{number}", verdict="slower", verdict_reason="beyond_margin", verdict_chance=chance)
+        for number, chance in enumerate((1e-6, 0.005, 0.009))
+    ]
+    rows += [
+        cell(
+            candidate=f"softmax/same{number}", verdict="inconclusive", verdict_reason="one_session", verdict_chance=0.5
+        )
+        for number in range(20)
+    ]
+    found = {row["candidate"]: row for row in outcomes(cells(rows)).collect().to_dicts()}
+    assert [found[f"softmax/{number}"]["verdict"] for number in range(3)] == ["slower", "inconclusive", "inconclusive"]
+    withdrawn = found["softmax/2"]
+    assert (withdrawn["verdict_reason"], withdrawn["verdict_figure"]) == ("one_of_many", 0.009)
+    assert found["softmax/same0"]["verdict_reason"] == "one_session"
+
+
+def test_outcomes_without_chances_keep_their_verdicts():
+    assert only(outcomes(cells([cell(verdict="slower")])))["verdict"] == "slower"

@@ -26,8 +26,8 @@ def document(*medians, name="default", eager=4_000_000):
                 workload(
                     name,
                     blocks=(
-                        block(Role.BASELINE, 0, (eager, eager + 1)),
-                        block(Role.CANDIDATE, 1, (median, median, median)),
+                        block(Role.BASELINE, 0, (eager, eager + 1) * 5),
+                        block(Role.CANDIDATE, 1, (median,) * 10),
                     ),
                 ),
             ),

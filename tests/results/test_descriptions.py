@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from kernel_matrix.model.enums import ClockPolicy, ClockState
+from kernel_matrix.model.enums import ClockPolicy, ClockState, VerdictReason
 from kernel_matrix.results.descriptions import (
     describe_clocks,
     describe_discards,
+    describe_reason,
     describe_verdict,
     discards,
 )
+from tests.own_python import ROOT
 
 
 @pytest.mark.parametrize(
@@ -40,3 +42,21 @@ def test_a_verdict_is_told_with_its_grade() -> None:
         "C",
         "",
     )
+
+
+@pytest.mark.parametrize("reason", VerdictReason)
+def test_describe_reason_knows_every_reason(reason: VerdictReason) -> None:
+    assert describe_reason(reason.value, 1.0).startswith(f"{reason.value} 1")
+
+
+def test_describe_reason_writes_its_figure_as_what_it_is() -> None:
+    assert describe_reason("one_session", 0.05) == "one_session 5 %"
+    assert describe_reason("bound_below_1", 0.9712) == "bound_below_1 0.971x"
+    assert describe_reason("few_calls", 8.0) == "few_calls 8"
+    assert describe_reason("few_sessions", None) == "few_sessions"
+    assert describe_reason(None, None) == ""
+
+
+def test_every_verdict_reason_is_in_the_documentation() -> None:
+    text = (ROOT / "docs" / "records.md").read_text()
+    assert [reason.value for reason in VerdictReason if f"| `{reason.value}` |" not in text] == []

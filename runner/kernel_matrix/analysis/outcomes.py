@@ -11,9 +11,12 @@ from typing import Final
 import polars as pl
 
 from kernel_matrix.analysis.quantiles import of_sessions
-from kernel_matrix.model.enums import Fault, Status
+from kernel_matrix.model.enums import Fault, Status, Verdict, VerdictReason
 from kernel_matrix.results.attempts import latest_attempts
 from kernel_matrix.results.schema import CELLS, ORIGIN
+
+MOST_FALSE: Final = 0.05
+"""Largest expected share of false ones among the verdicts ``faster`` and ``slower`` of a table."""
 
 CELL_KEY: Final = ("gpu", "toolchain", "dtype", "problem", "workload", "candidate")
 """Columns that identify a cell and workload across runs; ``gpu`` is the matrix's name of a model."""
@@ -26,7 +29,8 @@ _FACTS: Final = (
     "status", "stage", "fault", "message",
     "gpu_uuid", "gpu_name", "compute_capability", "driver", "host_id", "hostname", "engine", "image_id",
     "torch", "triton", "cuda", "clock_state", "exclusive", "code_sha256",
-    "verdict", "grade", "grade_reason", "spread_between", "machine_drift", "code_drift",
+    "verdict", "verdict_reason", "verdict_figure", "verdict_chance",
+    "grade", "grade_reason", "spread_between", "machine_drift", "code_drift",
     "floor_ns", "bound", "low_resolution", "compile_s", "total_s",
 )  # fmt: skip
 """Columns of ``cells`` that are equal in all sessions of an outcome."""
@@ -48,7 +52,8 @@ OUTCOMES: Final[dict[str, pl.DataType]] = {
     "compiled": pl.Boolean(),
     "passed": pl.Boolean(),
 }
-"""``candidate_ns``, ``baseline_ns``, ``speedup``: geometric means over session medians, in nanoseconds and as baseline
+"""``verdict``: ``faster`` and ``slower`` only where all verdicts of the table together allow it. ``candidate_ns``,
+``baseline_ns``, ``speedup``: geometric means over session medians, in nanoseconds and as baseline
 ÷ candidate; null where nothing was timed *or the attempt did not pass*. ``speedup_low`` and ``speedup_high``: 95 % t
 interval from sessions, null with fewer than two. ``counted``: passed, or failed by the candidate's fault: the
 denominator of rates; ``compiled`` and ``passed`` are null where not counted."""
@@ -89,13 +94,37 @@ def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
     )
     reach = pl.col("_sd") / pl.col("sessions").sqrt() * of_sessions(pl.col("sessions"))
     counted = passed | (pl.col("fault") == Fault.CANDIDATE.value)
+    return (
+        _without_chance_verdicts(found)
+        .with_columns(
+            speedup_low=(pl.col("speedup").log() - reach).exp(),
+            speedup_high=(pl.col("speedup").log() + reach).exp(),
+            counted=counted,
+            compiled=pl.when(counted).then(pl.col("status") != Status.COMPILE_ERROR.value),
+            passed=pl.when(counted).then(passed),
+        )
+        .select(pl.col(name).cast(dtype) for name, dtype in OUTCOMES.items())
+    )
+
+
+def _without_chance_verdicts(found: pl.LazyFrame) -> pl.LazyFrame:
+    """Withdraw the verdicts ``faster`` and ``slower`` that would be false too often over the whole table.
+
+    Those up to a chance are kept, so that at most :data:`MOST_FALSE` of them are expected to be false (Benjamini and
+    Hochberg, J. R. Stat. Soc. B 57, 1995). Tables of earlier versions have no chances; their verdicts stay.
+    """
+    chance = pl.col("verdict_chance")
+    allowed = MOST_FALSE * chance.rank("max") / chance.count()
+    largest = chance.filter(chance <= allowed).max().fill_null(-1.0)
+    directed = pl.col("verdict").is_in([Verdict.FASTER.value, Verdict.SLOWER.value])
+    withdrawn = pl.when(directed & (chance > largest))
     return found.with_columns(
-        speedup_low=(pl.col("speedup").log() - reach).exp(),
-        speedup_high=(pl.col("speedup").log() + reach).exp(),
-        counted=counted,
-        compiled=pl.when(counted).then(pl.col("status") != Status.COMPILE_ERROR.value),
-        passed=pl.when(counted).then(passed),
-    ).select(pl.col(name).cast(dtype) for name, dtype in OUTCOMES.items())
+        verdict=withdrawn.then(pl.lit(Verdict.INCONCLUSIVE.value, CELLS["verdict"])).otherwise("verdict"),
+        verdict_reason=withdrawn.then(pl.lit(VerdictReason.ONE_OF_MANY.value, CELLS["verdict_reason"])).otherwise(
+            "verdict_reason"
+        ),
+        verdict_figure=withdrawn.then(chance).otherwise("verdict_figure"),
+    )
 
 
 def sessions(cells: pl.LazyFrame) -> pl.LazyFrame:

@@ -24,10 +24,11 @@ from kernel_matrix.api.run_cells import (
     WorkloadJudgement,
     judge_record,
 )
+from kernel_matrix.api.wording import describe_reason
 from kernel_matrix.cli.output import duration, print_json_line, write_line
 from kernel_matrix.cli.run_conditions import RunConditions, complaints, conditions_document, conditions_line
 from kernel_matrix.cli.safe_console import SafeConsole
-from kernel_matrix.model.enums import ClockPolicy, Fault, Status, Verdict
+from kernel_matrix.model.enums import ClockPolicy, Fault, Status
 from kernel_matrix.model.messages import INTERPRETED
 
 if TYPE_CHECKING:
@@ -319,16 +320,16 @@ def _speeds(record: Record) -> str:
 
 
 def _speed(found: WorkloadJudgement) -> str:
-    """Return for example ``2.0 µs, 2.000x of eager (1.990 to 2.010), faster, grade B``; one session gives less."""
+    """Write for example ``2.0 µs, 2.000x of eager (1.990 to 2.010), faster (beyond_margin 1.99x), grade B``."""
     time_us, compared = f"{found.candidate_ns / 1e3:.1f} µs", found.comparison
     if compared is None:
         return time_us
+    verdict = f"{compared.verdict.value} ({describe_reason(compared.reason.value, compared.figure)})"
     if compared.sessions > 1:
         ratio = f"{compared.estimate:.3f}x of eager ({compared.low:.3f} to {compared.high:.3f})"
         why = f" ({found.graded.reason})" if found.graded.reason else ""
-        return f"{time_us}, {ratio}, {compared.verdict.value}, grade {found.graded.grade.value}{why}"
-    ratio = f"{time_us}, {compared.estimate:.2f}x of eager"
-    return ratio if compared.verdict is Verdict.INCONCLUSIVE else f"{ratio}, {compared.verdict.value}"
+        return f"{time_us}, {ratio}, {verdict}, grade {found.graded.grade.value}{why}"
+    return f"{time_us}, {compared.estimate:.2f}x of eager, {verdict}"
 
 
 def opening_lines(survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from kernel_matrix.api.wording import (
     describe_clocks,
     describe_discards,
     describe_label,
+    describe_reason,
     describe_verdict,
     discards,
     labels_worth_printing,
@@ -113,7 +114,8 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
         table.add_column(name, no_wrap=True)
     for name in ("median µs", "baseline µs", "speed-up"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    for name in ("verdict", "why"):
+        table.add_column(name, no_wrap=True)
     table.add_column("n", justify="right", no_wrap=True)
     table.add_column("clocks", no_wrap=True)
     further = {
@@ -148,6 +150,7 @@ def _texts(row: Mapping[str, Any]) -> tuple[str, ...]:
         _microseconds(row["baseline_median_ns"]),
         "" if row["speedup"] is None else f"{row['speedup']:.2f}×",
         describe_verdict(row["verdict"], row["grade"]),
+        describe_reason(row["verdict_reason"], row["verdict_figure"]),
         str(row["samples"] or ""),
         _clocks(row),
     )

@@ -73,3 +73,10 @@ def t_quantile(degrees: Any, level: float = LEVEL) -> Any:
     from scipy.special import stdtrit  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; loads for 0.2 s
 
     return stdtrit(degrees, (1 + level) / 2)
+
+
+def t_chance(t: float, degrees: float) -> float:
+    """Compute the two-sided probability of a Student's t at least as far from 0."""
+    from scipy.special import stdtr  # noqa: PLC0415  # as above
+
+    return 2 * float(stdtr(degrees, -abs(t)))

@@ -1,8 +1,9 @@
-"""Verdicts about two implementations: faster, slower, equivalent or inconclusive.
+"""Verdicts about two implementations: faster, slower, equivalent or inconclusive, each with its reason.
 
-Two tests, each with its own error rate. ``faster`` and ``slower`` need an interval at :data:`DIFFERENCE_LEVEL` that
-excludes 1 and an effect larger than the margin, so that identical code does not differ by chance. ``equivalent`` needs
-two one-sided tests at 5 % (Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987): the 90 % interval lies within the margin.
+Each verdict is a test of what it says. ``faster`` and ``slower`` need an interval at :data:`DIFFERENCE_LEVEL` that
+excludes 1, and a one-sided test at 5 % that the difference exceeds the margin. ``equivalent`` needs two one-sided tests
+at 5 % that it does not (Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987). Both read the same 90 % interval: it lies
+beyond the margin, or within. There is no verdict on calls whose times the audit would object to.
 """
 
 from __future__ import annotations
@@ -11,27 +12,36 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from statistics import median
+from statistics import fmean, median
 
-from kernel_matrix.measure.intervals import Interval, deviation, log_interval
+from kernel_matrix.measure.intervals import LEVEL, Interval, deviation, log_interval, t_chance, t_quantile
+from kernel_matrix.measure.objections import object_to_calls
 from kernel_matrix.measure.timed import CANDIDATE, EAGER, WorkloadTimes, grain_ns
-from kernel_matrix.model.enums import Verdict
+from kernel_matrix.model.enums import Verdict, VerdictReason
 
 MARGIN = 0.01
 """Differences up to this share do not matter in practice."""
 DIFFERENCE_LEVEL = 0.99
-EQUIVALENCE_LEVEL = 0.90
+MARGIN_LEVEL = 0.90
+"""Level of the interval that lies beyond the margin, or within it: 5 % on each side."""
 ONE_SESSION_FLOOR = 0.05
 """Smallest difference that one session can show: identical code differed by up to 3.2 % between two processes."""
 _BLOCK_DEVIATIONS = 3
 """On noisier machines one session must also show this many standard deviations of the ratio of neighbouring blocks."""
+_FLOOR_DEGREES = 4.0
+"""Degrees of freedom of Student's t for a difference in one session whose chance is 1 % at the floor."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedupVerdict:
-    """A verdict with the 95 % interval of the speed-up; above 1 the candidate is faster."""
+    """A verdict with its reason, and the 95 % interval of the speed-up; above 1 the candidate is faster."""
 
     verdict: Verdict
+    reason: VerdictReason
+    figure: float
+    """The number that decided; :class:`~kernel_matrix.model.enums.VerdictReason` says which."""
+    chance: float
+    """Probability of a difference this large between equal implementations."""
     estimate: float
     low: float
     """0 for one session, which has no interval."""
@@ -51,14 +61,25 @@ def compare(speedups: Sequence[float], *, margin: float = MARGIN, grain: float =
     Raises:
         ValueError: ``speedups`` is empty, or one is not positive.
     """
-    shown = log_interval(speedups)
-    if _differ(shown, log_interval(speedups, DIFFERENCE_LEVEL), max(margin, grain)):
-        verdict = _direction(shown)
-    elif grain <= margin and _within(log_interval(speedups, EQUIVALENCE_LEVEL), margin):
-        verdict = Verdict.EQUIVALENT
+    shown, strict, tested = (log_interval(speedups, level) for level in (LEVEL, DIFFERENCE_LEVEL, MARGIN_LEVEL))
+    nearest, farthest = _nearest(tested), max(tested.low, tested.high, key=_distance)
+    if strict.excludes_one and _distance(nearest) > math.log1p(max(margin, grain)):
+        verdict, reason, figure = _direction(shown), VerdictReason.BEYOND_MARGIN, nearest
+    elif grain <= margin and _distance(farthest) <= math.log1p(margin):
+        verdict, reason, figure = Verdict.EQUIVALENT, VerdictReason.WITHIN_MARGIN, farthest
     else:
         verdict = Verdict.INCONCLUSIVE
-    return SpeedupVerdict(verdict, shown.estimate, shown.low, shown.high, len(speedups))
+        reason, figure = _undecided(speedups, strict, nearest, grain if grain > margin else 0.0)
+    return SpeedupVerdict(
+        verdict=verdict,
+        reason=reason,
+        figure=figure,
+        chance=_chance(speedups),
+        estimate=shown.estimate,
+        low=shown.low,
+        high=shown.high,
+        sessions=len(speedups),
+    )
 
 
 def compare_within(speedup: float, paired: Sequence[float], *, grain: float = 0.0) -> SpeedupVerdict:
@@ -76,49 +97,113 @@ def compare_within(speedup: float, paired: Sequence[float], *, grain: float = 0.
         ValueError: ``paired`` is empty, or one is not positive.
     """
     blocks = log_interval(paired, DIFFERENCE_LEVEL)
-    noise = deviation([math.log(one) for one in paired]) if len(paired) > 1 else math.inf
-    floor = max(ONE_SESSION_FLOOR, grain, _BLOCK_DEVIATIONS * noise)
-    verdict = _direction(blocks) if _differ(blocks, blocks, floor) else Verdict.INCONCLUSIVE
-    return SpeedupVerdict(verdict, speedup, 0.0, math.inf, 1)
+    size = _distance(blocks.estimate)
+    noise = _BLOCK_DEVIATIONS * deviation([math.log(one) for one in paired]) if len(paired) > 1 else 0.0
+    floor = max(ONE_SESSION_FLOOR, grain, noise)
+    verdict = Verdict.INCONCLUSIVE
+    if blocks.excludes_one and size > math.log1p(floor):
+        verdict, reason, figure = _direction(blocks), VerdictReason.BEYOND_FLOOR, floor
+    elif size <= math.log1p(ONE_SESSION_FLOOR):
+        reason, figure = VerdictReason.ONE_SESSION, ONE_SESSION_FLOOR
+    elif len(paired) == 1:
+        reason, figure = VerdictReason.ONE_BLOCK, 1.0
+    elif grain > noise:
+        reason, figure = VerdictReason.COARSE_CLOCK, grain
+    else:
+        reason, figure = VerdictReason.BLOCKS_DISAGREE, noise
+    # Between sessions, a difference of the size of the floor has a chance of 1 %.
+    at_floor = float(t_quantile(_FLOOR_DEGREES, DIFFERENCE_LEVEL))
+    between = t_chance(at_floor * size / math.log1p(floor), _FLOOR_DEGREES)
+    return SpeedupVerdict(
+        verdict=verdict,
+        reason=reason,
+        figure=figure,
+        chance=max(_chance(paired), between),
+        estimate=speedup,
+        low=0.0,
+        high=math.inf,
+        sessions=1,
+    )
 
 
 def compare_sessions(sessions: Sequence[WorkloadTimes], *, margin: float = MARGIN) -> SpeedupVerdict | None:
     """Compare the candidate with eager over all ``sessions`` of a workload; None if no session timed both."""
-    timed = [(times, speedup) for times in sessions if (speedup := times.speedup()) is not None]
-    if not timed:
+    speedups = [(times, speedup) for times in sessions if (speedup := times.speedup()) is not None]
+    if not speedups:
         return None
-    grain = _relative_grain([times for times, _speedup in timed])
+    timed = [times for times, _speedup in speedups]
+    grain = _relative_grain(timed)
     if len(timed) == 1:
-        ((times, speedup),) = timed
+        ((times, speedup),) = speedups
         found = compare_within(speedup, times.paired_speedups() or [speedup], grain=grain)
     else:
-        found = compare([speedup for _times, speedup in timed], margin=margin, grain=grain)
-    if found.verdict is Verdict.FASTER and not _is_faster_in_any_case([times for times, _speedup in timed]):
-        return replace(found, verdict=Verdict.INCONCLUSIVE)
-    return found
+        found = compare([speedup for _times, speedup in speedups], margin=margin, grain=grain)
+    objection = object_to_calls(timed)
+    if objection is None and found.verdict is Verdict.FASTER:
+        objection = _object_to_bound(timed)
+    if objection is None:
+        return found
+    reason, figure = objection
+    return replace(found, verdict=Verdict.INCONCLUSIVE, reason=reason, figure=figure)
 
 
-def _is_faster_in_any_case(sessions: Sequence[WorkloadTimes]) -> bool:
-    """Return False if the candidate is not faster when its calls took as long as they can have taken at most."""
+def _undecided(
+    speedups: Sequence[float], strict: Interval, nearest: float, coarse_grain: float
+) -> tuple[VerdictReason, float]:
+    """Choose the reason why sessions do not decide.
+
+    Args:
+        speedups: One per session.
+        strict: Their interval at :data:`DIFFERENCE_LEVEL`.
+        nearest: The point nearest to 1 of their interval at :data:`MARGIN_LEVEL`.
+        coarse_grain: The clock's tick as a share of the time, if it is more than the margin; else 0.
+    """
+    if len(speedups) == 1:
+        return VerdictReason.ONE_SESSION, ONE_SESSION_FLOOR
+    if coarse_grain and _distance(strict.estimate) <= math.log1p(coarse_grain):
+        return VerdictReason.COARSE_CLOCK, coarse_grain
+    if strict.excludes_one:
+        return VerdictReason.SMALL_DIFFERENCE, nearest
+    if min(speedups) < 1 < max(speedups):
+        return VerdictReason.SESSIONS_DISAGREE, max(speedups) / min(speedups)
+    return VerdictReason.FEW_SESSIONS, strict.low if strict.estimate > 1 else strict.high
+
+
+def _object_to_bound(sessions: Sequence[WorkloadTimes]) -> tuple[VerdictReason, float] | None:
+    """Object if the candidate is not faster when its calls took as long as they can have taken at most."""
     bounded = [speedup for times in sessions if (speedup := times.bounded_speedup()) is not None]
     if not bounded:
-        return True  # recorded without bounds
+        return None  # recorded without bounds
     if len(bounded) == 1:
-        return bounded[0] > 1 + ONE_SESSION_FLOOR
-    return log_interval(bounded, DIFFERENCE_LEVEL).low > 1
+        return None if bounded[0] > 1 + ONE_SESSION_FLOOR else (VerdictReason.BOUND_BELOW_1, bounded[0])
+    low = log_interval(bounded, DIFFERENCE_LEVEL).low
+    return None if low > 1 else (VerdictReason.BOUND_BELOW_1, low)
 
 
-def _differ(shown: Interval, strict: Interval, floor: float) -> bool:
-    return strict.excludes_one and abs(math.log(shown.estimate)) > math.log1p(floor)
+def _chance(speedups: Sequence[float]) -> float:
+    """Compute the two-sided probability of this geometric mean if the speed-up is 1; 1 for a single value."""
+    if len(speedups) == 1:
+        return 1.0
+    logs = [math.log(speedup) for speedup in speedups]
+    error = deviation(logs) / math.sqrt(len(logs))
+    middle = abs(fmean(logs))
+    if error == 0:
+        return 0.0 if middle else 1.0
+    return t_chance(middle / error, len(logs) - 1)
+
+
+def _nearest(interval: Interval) -> float:
+    """Return the point of an interval that is nearest to 1."""
+    return min(max(interval.low, 1.0), interval.high)
+
+
+def _distance(ratio: float) -> float:
+    """Return the distance of a ratio from 1 on the scale of logarithms."""
+    return abs(math.log(ratio)) if 0 < ratio < math.inf else math.inf
 
 
 def _direction(interval: Interval) -> Verdict:
     return Verdict.FASTER if interval.estimate > 1 else Verdict.SLOWER
-
-
-def _within(interval: Interval, margin: float) -> bool:
-    reach = math.log1p(margin)
-    return interval.low > 0 and -reach <= math.log(interval.low) and math.log(interval.high) <= reach
 
 
 def _relative_grain(sessions: Sequence[WorkloadTimes]) -> float:

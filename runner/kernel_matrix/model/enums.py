@@ -256,6 +256,39 @@ class Verdict(str, Enum):
     """The sessions do not decide between the others."""
 
 
+class VerdictReason(str, Enum):
+    """Reason of a verdict. Each comes with the figure that decided."""
+
+    BEYOND_MARGIN = "beyond_margin"
+    """The sessions show a difference of more than the margin: at least the figure, a ratio."""
+    BEYOND_FLOOR = "beyond_floor"
+    """One session shows a difference of more than the figure, which sessions of equal code do not reach."""
+    WITHIN_MARGIN = "within_margin"
+    """The sessions show a difference of less than the margin: at most the figure, a ratio."""
+    ONE_SESSION = "one_session"
+    """The difference is at most the figure, and one session shows only larger ones."""
+    ONE_BLOCK = "one_block"
+    """The figure is the number of blocks that were timed of each; their noise is not known."""
+    BLOCKS_DISAGREE = "blocks_disagree"
+    """The blocks of one session differ: from the figure on, a difference could be shown."""
+    SESSIONS_DISAGREE = "sessions_disagree"
+    """Some sessions say faster and some slower; the figure is their largest speed-up ÷ their smallest."""
+    FEW_SESSIONS = "few_sessions"
+    """The sessions agree, but are too few for how much they differ: their 99 % interval reaches the figure."""
+    SMALL_DIFFERENCE = "small_difference"
+    """There is a difference, but perhaps not more than the margin: at least the figure, a ratio."""
+    COARSE_CLOCK = "coarse_clock"
+    """The device's clock does not resolve the difference; the figure is its tick as a share of the time."""
+    BOUND_BELOW_1 = "bound_below_1"
+    """It may not be faster: the figure is the speed-up if its calls took as long as the judge's clock allows."""
+    FEW_CALLS = "few_calls"
+    """The figure is the number of timed calls, too few for a median that one outlier cannot move."""
+    SCATTERED = "scattered"
+    """The figure is the share of calls that are 1.5× off their median, which thus does not describe them."""
+    ONE_OF_MANY = "one_of_many"
+    """Of all verdicts of the table, too many like this one would be chance; the figure is the chance of this one."""
+
+
 class Grade(str, Enum):
     """Trustworthiness of a time."""
 

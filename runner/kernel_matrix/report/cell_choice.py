@@ -9,6 +9,7 @@ import polars as pl
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.measure.timed import CANDIDATE
 from kernel_matrix.model.enums import Fault, Grade, Regime
+from kernel_matrix.results.descriptions import describe_reason
 
 MOST_CELLS: Final = 20_000
 """Outcomes in the page's table. With more, unexpected failures and extreme speed-ups are kept."""
@@ -24,7 +25,7 @@ _LONGEST: Final = 400
 FROM_OUTCOMES: Final = (
     "record", "cell_id", "workload", "problem", "candidate", "gpu", "toolchain", "dtype",
     "category", "level", "source", "language", "origin_method", "origin_model", "origin_round", "tier", "expect",
-    "status", "stage", "fault", "message", "verdict", "grade", "grade_reason",
+    "status", "stage", "fault", "message", "verdict", "verdict_reason", "verdict_figure", "grade", "grade_reason",
     "speedup", "speedup_low", "speedup_high", "candidate_ns", "baseline_ns", "sessions",
     "spread_within", "spread_between", "machine_drift", "code_drift", "share_of_peak", "bound", "floor_ns",
     "exclusive", "clock_state", "gpu_name", "gpu_uuid", "driver", "hostname", "engine", "image_id",
@@ -69,8 +70,9 @@ def choose_cells(outcomes: pl.DataFrame, tables: Tables) -> pl.DataFrame:
         (pl.col("candidate_ns", "baseline_ns", "floor_ns") / 1000).name.replace("_ns$", "_us"),
         (pl.col("flops_per_s") / 1e12).alias("tflops_per_s"),
         (pl.col("bytes_per_s") / 1e9).alias("gbytes_per_s"),
+        verdict_why=_whys(shown),
         sampled=_sampled(shown),
-    ).drop("candidate_ns", "baseline_ns", "floor_ns", "flops_per_s", "bytes_per_s")
+    ).drop("verdict_figure", "candidate_ns", "baseline_ns", "floor_ns", "flops_per_s", "bytes_per_s")
 
 
 def read_samples(cells: pl.DataFrame, tables: Tables) -> pl.DataFrame:
@@ -139,6 +141,13 @@ def _more(cells: pl.LazyFrame, records: pl.Series) -> pl.DataFrame:
             *(pl.col(name).explode().drop_nulls().unique().sort() for name in _UNION),
         )
         .collect(engine="streaming")
+    )
+
+
+def _whys(rows: pl.DataFrame) -> pl.Series:
+    """Write the reason of each verdict with its figure."""
+    return pl.Series(
+        [describe_reason(*why) for why in rows.select("verdict_reason", "verdict_figure").iter_rows()], dtype=pl.String
     )
 
 

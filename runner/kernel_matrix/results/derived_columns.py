@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from kernel_matrix.measure.roofline import COMPUTE, MEMORY
-from kernel_matrix.model.enums import Grade, Implementation, Regime, Verdict
+from kernel_matrix.model.enums import Grade, Implementation, Regime, Verdict, VerdictReason
 from kernel_matrix.model.fields import Column, Count, Instant, KeyColumns, Small
 
 RIVALS: Final = {one.value.replace("-", "_"): one.value for one in Implementation if one is not Implementation.EAGER}
@@ -140,6 +140,12 @@ class AttemptColumns:
 
     verdict: Verdict | None
     """Result of the comparison with `eager` over all sessions."""
+    verdict_reason: VerdictReason | None
+    """Reason of the verdict; see [verdicts](#verdicts)."""
+    verdict_figure: float | None
+    """The number that decided, as the reason says."""
+    verdict_chance: float | None
+    """Probability of a difference this large between equal implementations."""
     verdict_speedup: float | None
     """Geometric mean of the sessions' speed-ups."""
     verdict_low: float | None

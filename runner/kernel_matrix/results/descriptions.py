@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kernel_matrix.model.enums import ClockPolicy, ClockState, Status
+from kernel_matrix.model.enums import ClockPolicy, ClockState, Status, VerdictReason
 
 CAUSES: Final = (Status.THROTTLED.value, Status.CONTENDED.value)
 """First word of the cause of a discarded sample: ``throttled: sw_power_cap``, ``contended: pid 4242``."""
@@ -13,6 +13,26 @@ DISCARDED: Final = ("discarded_samples", *(f"discarded_{cause}" for cause in CAU
 """Columns that count discarded samples: the total, then one per cause."""
 
 _AS_WANTED = frozenset({ClockState.LOCKED.value, ClockState.NOT_APPLICABLE.value})
+
+
+_RATIO, _SHARE, _NUMBER = "{:.3g}x", "{:.2g} %", "{:.0f}"
+_FIGURES: Final[Mapping[VerdictReason, str]] = {
+    VerdictReason.BEYOND_MARGIN: _RATIO,
+    VerdictReason.BEYOND_FLOOR: _SHARE,
+    VerdictReason.WITHIN_MARGIN: "{:.4g}x",
+    VerdictReason.ONE_SESSION: _SHARE,
+    VerdictReason.ONE_BLOCK: _NUMBER,
+    VerdictReason.BLOCKS_DISAGREE: _SHARE,
+    VerdictReason.SESSIONS_DISAGREE: _RATIO,
+    VerdictReason.FEW_SESSIONS: _RATIO,
+    VerdictReason.SMALL_DIFFERENCE: "{:.4g}x",
+    VerdictReason.COARSE_CLOCK: _SHARE,
+    VerdictReason.BOUND_BELOW_1: _RATIO,
+    VerdictReason.FEW_CALLS: _NUMBER,
+    VerdictReason.SCATTERED: _SHARE,
+    VerdictReason.ONE_OF_MANY: _SHARE,
+}
+"""Form of each reason's figure; shares are shown in percent."""
 
 
 def visible(text: str) -> str:
@@ -50,6 +70,14 @@ def clocks_match_policy(state: str | None, policy: str | None) -> bool:
 def describe_verdict(verdict: str | None, grade: str | None) -> str:
     """Return for example ``faster B``; empty if nothing was compared."""
     return " ".join(word for word in (verdict, grade) if word)
+
+
+def describe_reason(reason: str | None, figure: float | None) -> str:
+    """Return for example ``one_session 5 %``: the reason of a verdict and the figure that decided."""
+    if reason is None or figure is None:
+        return reason or ""
+    form = _FIGURES[VerdictReason(reason)]
+    return f"{reason} {form.format(100 * figure if form is _SHARE else figure)}"
 
 
 def discards(row: Mapping[str, int]) -> dict[str, int]:

@@ -18,7 +18,7 @@ FILTERS = {
         key: key
         for key in (
             *("gpu", "toolchain", "dtype", "problem", "candidate", "language", "category", "level"),
-            *("status", "fault", "verdict", "grade", "workload", "hostname", "matrix"),
+            *("status", "fault", "verdict", "verdict_reason", "grade", "workload", "hostname", "matrix"),
         )
     },
     "id": "cell_id",
@@ -30,7 +30,17 @@ _SHOWN = (
     *("matrix", "gpu", "toolchain", "dtype", "problem", "candidate", "language", "category", "level", "hostname"),
     *("status", "stage", "fault", "message", "exclusive", "exclusive_reason", "quarantined"),
     *("clock_state", "clock_policy", "clock_reason", "clock_set_mhz", "clock_reset", "sm_clock_mhz"),
-    *("verdict", "verdict_speedup", "verdict_low", "verdict_high", "grade", "grade_reason", "bound"),
+    *(
+        "verdict",
+        "verdict_speedup",
+        "verdict_low",
+        "verdict_high",
+        "verdict_reason",
+        "verdict_figure",
+        "grade",
+        "grade_reason",
+        "bound",
+    ),
     *("machine_drift", "code_drift", "findings"),
     *("build_arch", "registers_max", "spill_bytes_max", "shared_bytes_max", "code_sha256", "launchable"),
 )

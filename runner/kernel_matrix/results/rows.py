@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from statistics import fmean, median
@@ -202,7 +203,13 @@ def _judgement(found: WorkloadJudgement) -> Row:
     compared = found.comparison
     if compared is None:
         return row
-    row |= {"verdict": compared.verdict.value, "verdict_speedup": compared.estimate}
-    row["verdict_sessions"] = compared.sessions
+    row |= {
+        "verdict": compared.verdict.value,
+        "verdict_reason": compared.reason.value,
+        "verdict_figure": compared.figure if math.isfinite(compared.figure) else None,
+        "verdict_chance": compared.chance,
+        "verdict_speedup": compared.estimate,
+        "verdict_sessions": compared.sessions,
+    }
     # One session has no interval; the verdict's would be 0 to infinity.
     return row if compared.sessions == 1 else row | {"verdict_low": compared.low, "verdict_high": compared.high}

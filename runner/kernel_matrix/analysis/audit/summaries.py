@@ -7,18 +7,14 @@ from typing import Final
 import polars as pl
 
 from kernel_matrix.analysis.audit.check import ROW, WHERE, claimed, figure, make_findings, micro, with_cells
-from kernel_matrix.analysis.audit.times import FEWEST
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
+from kernel_matrix.measure.objections import FAR, FAR_SHARE, FEWEST_CALLS
 from kernel_matrix.model.enums import Implementation, Regime, Role
 
 _ROUNDING: Final = 1e-6
-_FAR: Final = 1.5
-"""Factor from the median beyond which a call cannot be the same work under the same conditions."""
 _OF_SINGLE_CALLS: Final = pl.col("candidate_median_ns") == claimed("candidate")
 """Whether the time of a row is the median of its single calls, not a time in batches."""
-_FAR_SHARE: Final = 0.2
-"""Share of such calls that is a finding; the first call of each block, one in eight, is often late."""
 
 
 def against_samples(tables: Tables) -> pl.LazyFrame:
@@ -58,7 +54,7 @@ def scattered(tables: Tables) -> pl.LazyFrame:
     these calls.
     """
     time, median = pl.col("device_ns"), pl.col("median")
-    far = (time > median * _FAR) | (time * _FAR < median)
+    far = (time > median * FAR) | (time * FAR < median)
     counted = _calls(tables).filter("of_single_calls").group_by(*ROW, "contestant").agg(
         pl.len().alias("calls"),
         far.sum().alias("far"),
@@ -67,10 +63,10 @@ def scattered(tables: Tables) -> pl.LazyFrame:
     )  # fmt: skip
     share = pl.col("far") / pl.col("calls")
     evidence = sentence(
-        f"session {{}}: {{}} of {{}} calls of {{}} are at least {_FAR}× off their median of {{}}; the least took {{}}",
+        f"session {{}}: {{}} of {{}} calls of {{}} are at least {FAR}× off their median of {{}}; the least took {{}}",
         "session", "far", "calls", "contestant", micro(pl.col("median")), micro(pl.col("least")),
     )  # fmt: skip
-    found = counted.filter((share > _FAR_SHARE) & (pl.col("calls") >= FEWEST))
+    found = counted.filter((share > FAR_SHARE) & (pl.col("calls") >= FEWEST_CALLS))
     return make_findings(with_cells(found, tables), evidence, worst=share)
 
 

@@ -20,6 +20,7 @@ from kernel_matrix.analysis.audit.check import (
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.measure.grade import LIMITS
+from kernel_matrix.measure.objections import FEWEST_CALLS
 from kernel_matrix.measure.roofline import COMPUTE
 from kernel_matrix.model.enums import Dtype, Grade, Regime
 from kernel_matrix.model.messages import CLOCK_ROOM
@@ -28,8 +29,6 @@ from kernel_matrix.results.schema import CELLS
 
 BEYOND: Final = 1.05
 """Share of the peak above which a time is impossible: figures are rounded, and memory may clock a little higher."""
-FEWEST: Final = 10
-"""Calls in a session needed for a median that one outlier cannot move."""
 GRAINS: Final = (1024, 1000, 512, 500)
 """Steps, in nanoseconds, of known coarse timers and rounded files."""
 _GRAIN_SHARE: Final = 0.7
@@ -152,9 +151,9 @@ def no_numbers(tables: Tables) -> pl.LazyFrame:
 def few_samples(tables: Tables) -> pl.LazyFrame:
     """Find medians of fewer than ten calls."""
     fewest = pl.min_horizontal("candidate_samples", "baseline_samples")
-    rows = passed(tables.cells).with_columns(fewest=fewest).filter(pl.col("fewest") < FEWEST)
+    rows = passed(tables.cells).with_columns(fewest=fewest).filter(pl.col("fewest") < FEWEST_CALLS)
     by_cell = rows.group_by(WHERE).agg(pl.col("fewest").min(), pl.len().alias("sessions"))
-    evidence = sentence("as few as {} timed calls in {} sessions; {} are needed", "fewest", "sessions", pl.lit(FEWEST))
+    evidence = sentence(f"as few as {{}} timed calls in {{}} sessions; {FEWEST_CALLS} are needed", "fewest", "sessions")
     return make_findings(by_cell, evidence, count=pl.col("sessions"), worst=-pl.col("fewest"))
 
 

@@ -26,7 +26,7 @@ function cellPage(row) {
     h('h2', { class: 'name' }, get('candidate')),
     h('p', { class: 'sub' }, [get('problem'), get('workload'), get('dtype'), get('gpu'), get('toolchain')].filter(Boolean).join(' · ')),
     h('div', { class: 'figures' }, ok ? [
-      h('div', { class: 'figure' }, h('b', {}, times(get('speedup'))), h('span', {}, get('verdict') ?? 'speed-up'), h('small', {}, get('speedup') === null ? 'not timed' : interval)),
+      h('div', { class: 'figure' }, h('b', {}, times(get('speedup'))), h('span', {}, get('verdict') ?? 'speed-up'), h('small', {}, get('speedup') === null ? 'not timed' : [interval, get('verdict_why')].filter(Boolean).join('; '))),
       h('div', { class: 'figure' }, h('b', {}, micros(get('candidate_us'))), h('span', {}, 'candidate, µs'), h('small', {}, `${plain(get('sessions'))} ${get('sessions') === 1 ? 'session' : 'sessions'}`)),
       h('div', { class: 'figure' }, h('b', {}, micros(get('baseline_us'))), h('span', {}, 'baseline, µs'), h('small', {}, 'the reference, in the same sessions')),
       h('div', { class: 'figure' }, h('b', {}, get('grade') ?? DASH), h('span', {}, 'grade'), h('small', {}, get('grade_reason') ?? '')),
