@@ -7,7 +7,7 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from kernel_matrix.analysis.audit import CHECKS, FINDINGS, Severity, audit, chosen
+from kernel_matrix.analysis.audit import CHECKS, FINDINGS, Severity, audit, chosen, objections
 from kernel_matrix.analysis.tables import open_tables
 from kernel_matrix.errors import NothingSelectedError, UsageError
 from tests.analysis.audit.planted import CALLS, clean, heard, tables_of, with_samples
@@ -33,6 +33,39 @@ def times(row, factor):
 
 def first(row):
     return row["gpu"] == "h200" and row["problem"] == "problem0" and row["candidate"].endswith("fast")
+
+
+def large(row):
+    """Rows whose work fits in no cache."""
+    return row["gpu"] == "h200" and row["problem"] == "problem7" and row["candidate"].endswith("fast")
+
+
+def stated(where, **rates):
+    """Rows of a file that states rates, and no work."""
+    return changed(where, bytes=None, flops=None, **rates)
+
+
+def built_for_another_gpu(row):
+    return row["gpu"] == "t4" and row["problem"] < "problem5"
+
+
+NO_IMAGE = "RuntimeError: CUDA error: no kernel image is available for execution on the device\nCompile with …"
+
+
+def other_version():
+    """Three of eight problems are larger on one GPU."""
+    return slower(20.0, lambda row: row["gpu"] == "t4" and row["problem"] < "problem3")
+
+
+def never_ran(steps, *, tick=1024.0, rows=12):
+    """A file of one method's times, each of them the baseline's or ``steps`` timer steps more, around 20 to 30 µs."""
+    return [
+        cell(
+            gpu="a100", candidate="method", problem=f"p{number}", source="file", candidate_sha256=None,
+            baseline_median_ns=tick * (20 + number), candidate_median_ns=tick * (20 + number + steps * (number % 2)),
+        )
+        for number in range(rows)
+    ]  # fmt: skip
 
 
 def copied():
@@ -98,7 +131,23 @@ def retried():
 
 START = clean()[0]["started_at"]
 PLANTED = {
-    "impossible_time": (slower(0.2, first), r"the candidate took .*, but its work takes at least .* at peak rate"),
+    "impossible_time": (slower(0.2, large), r"the candidate took .*, but its work takes at least .* at peak rate"),
+    "impossible_rate": (
+        stated(large, bytes_per_s=5.4e12),
+        r"5400 GB/s are stated over .*, for \d+ MiB; with 60 MiB in its cache and 4800 GB/s from memory that takes",
+    ),
+    "implausible_speedup": (
+        stated(large, candidate_median_ns=lambda row: row["baseline_median_ns"] / 40, speedup=None),
+        "40× faster than the baseline; the best other candidate of the problem has 1.19×; the median of 16 cells is",
+    ),
+    "harness_fault": (
+        changed(built_for_another_gpu, status="runtime_error", fault="candidate", message=NO_IMAGE),
+        (
+            r"10 of 10 failures \(100 %\), of 10 candidates, are the harness's: it was built for another architecture; "
+            r'they say "no kernel image is available for execution on the device"'
+        ),
+    ),
+    "mixed_problems": (other_version(), r"3 of 8 problems are at least 6× off, 100 % of these slower, .* version"),
     "no_number": (changed(first, candidate_median_ns=float("nan")), "candidate_median_ns is NaN"),
     "wrong_board": (
         changed(lambda row: row["gpu"] == "l40s", gpu_name="NVIDIA L4"),
@@ -124,7 +173,7 @@ PLANTED = {
     "like_the_baseline": (changed(first, candidate_sha256="of problem0"), "content is that of the problem"),
     "same_for_any_size": (sized(), "over 2 workloads its times differ 1×.*, the baseline's 101×"),
     "odd_gpu": (slower(4.0, lambda row: row["gpu"] == "t4"), "slower than its data sheet says relative to 3 other"),
-    "odd_cell": (slower(6.0, first), r"6.*× slower than on 3 other GPUs"),
+    "odd_cell": (slower(8.0, first), r"8.*× slower than its times on 3 other GPUs and this GPU's other cells imply"),
     "baselines_apart": (
         changed(first, baseline_median_ns=lambda row: row["baseline_median_ns"] * 1.5),
         "the same baseline took .* beside problem0/fast: 1.5",
@@ -320,6 +369,137 @@ def test_a_candidate_as_long_as_the_baseline_to_the_tick_is_told():
     more = [{**row, "session": 2 + row["session"]} for row in rows if first(row)]
     found = heard("like_the_baseline", tables_of([*rows, *more]))
     assert "in all 4 rows the two times differ by at most 32 ns" in found[0]["evidence"]
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_like_baseline_within_a_coarse_step_is_found(steps):
+    found = heard("like_the_baseline", tables(never_ran(steps)))
+    assert [(row["gpu"], row["candidate"], row["problem"], row["count"]) for row in found] == [
+        ("a100", "method", None, 12)
+    ]
+    assert f"differ by at most {1024 * steps} ns" in found[0]["evidence"]
+    assert found[0]["evidence"].endswith("the timer's step is 1024 ns")
+
+
+def test_like_baseline_more_steps_or_few_rows_is_silent():
+    assert heard("like_the_baseline", tables(never_ran(2))) == []
+    few = never_ran(1, rows=5)
+    elsewhere = [{**row, "candidate": "other", "candidate_median_ns": 51200.0} for row in never_ran(0)]
+    assert heard("like_the_baseline", tables([*few, *elsewhere])) == []
+
+
+def test_impossible_time_within_the_cache_is_silent():
+    assert heard("impossible_time", tables_of(slower(0.2, first))) == []
+    assert heard("impossible_time", tables_of(slower(0.005, first)))
+
+
+def test_impossible_time_below_the_floor_is_found():
+    """The judge knows that its outputs alone fit the cache."""
+    found = heard("impossible_time", tables_of(changed(first, floor_ns=10**6)))
+    assert found
+    assert "its work takes at least 1000 µs" in found[0]["evidence"]
+
+
+def test_impossible_rate_of_a_typed_name_uses_its_fastest_board():
+    def rates(rate):
+        return tables_of(stated(large, gpu_name=None, gpu="A100_cloud", bytes_per_s=rate))
+
+    assert "2039 GB/s from memory" in heard("impossible_rate", rates(2.4e12))[0]["evidence"]
+    assert heard("impossible_rate", rates(2.1e12)) == []
+    assert heard("no_bound", rates(2.1e12)) == []
+
+
+def test_impossible_rate_of_arithmetic_is_found_at_any_dtype():
+    fast = stated(large, flops_per_s=5e15, dtype=None)
+    assert "5000 TFLOP/s are stated" in heard("impossible_rate", tables_of(fast))[0]["evidence"]
+    assert heard("impossible_rate", tables_of(stated(large, flops_per_s=1.5e15, dtype=None))) == []
+    assert heard("impossible_rate", tables_of(stated(large, flops_per_s=1.5e15, dtype="fp64")))
+
+
+def test_implausible_speedup_against_the_roofline_is_found():
+    rows = changed(first, candidate_median_ns=lambda row: row["baseline_median_ns"] / 40, speedup=None)
+    assert "its work takes" in heard("implausible_speedup", tables_of(rows))[0]["evidence"]
+
+
+def test_implausible_speedup_backed_by_others_is_silent():
+    rows = stated(
+        lambda row: row["gpu"] == "h200" and row["problem"] == "problem7",
+        candidate_median_ns=lambda row: row["candidate_median_ns"] / 40, speedup=None,
+    )  # fmt: skip
+    assert heard("implausible_speedup", tables_of(rows)) == []
+
+
+def test_implausible_speedup_backed_by_the_roofline_is_silent():
+    rows = changed(large, baseline_median_ns=lambda row: row["baseline_median_ns"] * 40, speedup=None)
+    assert heard("implausible_speedup", tables_of(rows)) == []
+
+
+def test_implausible_speedup_of_one_cell_says_set_too_small():
+    found = heard("implausible_speedup", tables([cell(baseline_median_ns=9e6, candidate_median_ns=9e4)]))
+    assert [row["evidence"] for row in found] == [
+        "100× faster than the baseline; no other candidate of the problem; the set is too small to compare"
+    ]
+
+
+def test_harness_fault_of_few_or_ambiguous_texts_is_silent():
+    def texts(message, where=built_for_another_gpu):
+        return tables_of(changed(where, status="runtime_error", fault="candidate", message=message))
+
+    assert heard("harness_fault", texts(NO_IMAGE, lambda row: row["candidate"] == "problem1/fast")) == []
+    assert heard("harness_fault", texts("ValueError: this shape is not supported")) == []
+    assert heard("harness_fault", texts("torch.OutOfMemoryError: CUDA out of memory")) == []
+    assert heard("harness_fault", texts("ImportError: k.so: undefined symbol: _Z7forwardv"))
+    mixed = changed(
+        built_for_another_gpu, status="load_error", fault="candidate",
+        message=lambda row: "undefined symbol: f" if row["problem"] < "problem2" else "output 0: wrong",
+    )  # fmt: skip
+    assert heard("harness_fault", tables_of(mixed)) == []
+
+
+def test_harness_fault_lack_of_memory_before_the_first_call_is_found():
+    early = changed(built_for_another_gpu, status="load_error", fault="candidate", message="CUDA out of memory.")
+    assert "memory was taken before" in heard("harness_fault", tables_of(early))[0]["evidence"]
+
+
+def test_mixed_problems_by_content_is_found():
+    rows = changed(lambda row: row["gpu"] == "t4" and row["problem"] < "problem2", problem_sha256="other")
+    assert [(row["gpu"], row["evidence"]) for row in heard("mixed_problems", tables_of(rows))] == [
+        ("t4", "2 of 8 problems have another content than on 3 other GPUs, for example problem0")
+    ]
+
+
+def test_odd_cell_of_another_content_or_two_gpus_is_silent():
+    rows = slower(8.0, first)
+    for row in rows:
+        if first(row):
+            row["problem_sha256"] = "other"
+    assert heard("odd_cell", tables_of(rows)) == []
+    two = [row for row in slower(8.0, first) if row["gpu"] in {"h200", "t4"}]
+    assert heard("odd_cell", tables_of(two)) == []
+
+
+def test_odd_cell_needs_no_data_sheet():
+    rows = [{**row, "gpu_name": None} for row in slower(30.0, first)]
+    assert {row["gpu"] for row in heard("odd_cell", tables_of(rows))} == {"h200"}
+
+
+def test_objections_name_rows_and_checks():
+    rows = slower(8.0, first)
+    for row in rows:
+        if row["gpu"] == "t4":
+            row["gpu_name"] = "NVIDIA L4"
+    made = tables_of(rows)
+    found = {(one["record"], one["workload"]): one["checks"] for one in objections(made).to_dicts()}
+    cells_ = made.cells.unique(("record", "workload")).collect()
+    odd = {(row["record"], row["workload"]) for row in cells_.to_dicts() if first(row)}
+    other_board = {(row["record"], row["workload"]) for row in cells_.to_dicts() if row["gpu"] == "t4"}
+    assert found == {**{row: ["odd_cell"] for row in odd}, **{row: ["wrong_board"] for row in other_board}}
+
+
+def test_objections_of_clean_tables_are_none():
+    found = objections(tables_of(clean()))
+    assert found.is_empty()
+    assert found.columns == ["record", "workload", "checks"]
 
 
 def test_a_candidate_that_a_gpu_has_nothing_of_is_one_hole():

@@ -1,8 +1,10 @@
 """Published results and our own: their known faults are found, and there are no other errors."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from kernel_matrix.analysis.audit import Severity, audit, chosen
@@ -13,6 +15,7 @@ from tests.analysis.audit.planted import heard
 from tests.analysis.made import cell, tables
 
 ROOT = Path(__file__).parents[3]
+GOLDEN = ROOT.parent / "shared" / "data" / "kernelbenchx-golden"
 TIMING = ROOT.parent / "shared" / "data" / "kernelbench-timing"
 UNKNOWN = dict.fromkeys(
     ("gpu_uuid", "host_id", "hostname", "driver", "image_id", "engine", "exclusive", "clock_state", "toolchain",
@@ -121,12 +124,12 @@ def test_published_times_coarse_steps_and_gaps_are_found(kernelbench):
 
 
 def test_published_times_odd_cell_of_a_gpu_is_found(kernelbench):
-    found = heard("odd_cell", kernelbench)
-    assert {row["gpu"] for row in found} <= {"A10G_modal", "A100_modal"}
-    assert (found[0]["gpu"], found[0]["problem"]) == (
-        "A100_modal",
-        "82_conv_depthwise_2D_square_input_square_kernel.py",
-    )
+    found = {(row["gpu"], row["problem"].partition("_")[0]) for row in heard("odd_cell", kernelbench)}
+    assert found == {
+        *(("A10G_modal", "61"), ("A10G_modal", "68")),
+        *(("A100_modal", "82"), ("A100_modal", "85")),
+        *(("B200_together", number) for number in ("46", "47", "48", "49")),
+    }
 
 
 def test_published_times_say_the_same_through_the_import(tmp_path):
@@ -138,6 +141,34 @@ def test_published_times_say_the_same_through_the_import(tmp_path):
     assert {row["gpu"] for row in found["two_boards"]} == {"A100_modal", "A10G_modal"}
     assert {row["gpu"] for row in found["wrong_board"]} == {"A10G_modal"}
     assert set(found) == {"two_boards", "wrong_board"}
+
+    versions = {row["gpu"]: row["count"] for row in heard("mixed_problems", open_tables([tmp_path]))}
+    assert versions == {"H100_Modal": 238, "H100_PCIe_LambdaLabs": 238}
+
+
+def test_another_version_of_the_problems_is_found_without_contents(tmp_path):
+    foreign = pytest.importorskip("kernel_matrix.results.importing")
+    if not TIMING.is_dir():
+        pytest.skip(f"{TIMING} is not here")
+    foreign.import_results([TIMING], tmp_path)
+    whole = open_tables([tmp_path])
+    bare = whole.cells.with_columns(problem_sha256=pl.lit(None, pl.String()))
+    one = bare.filter(pl.col("gpu").is_in(["H100_Modal", "A100_modal", "L40S_modal", "L4_modal", "T4_modal"]))
+    assert {row["gpu"] for row in heard("mixed_problems", replace(whole, cells=one))} == {"H100_Modal"}
+    others = one.filter(pl.col("gpu") != "H100_Modal")
+    assert heard("mixed_problems", replace(whole, cells=others)) == []
+
+
+def test_published_rates_have_no_error(tmp_path):
+    """Above the bandwidth of its memory only where the cache holds the rest."""
+    foreign = pytest.importorskip("kernel_matrix.results.importing")
+    if not GOLDEN.is_dir():
+        pytest.skip(f"{GOLDEN} is not here")
+    foreign.import_results([GOLDEN], tmp_path)
+    golden = open_tables([tmp_path])
+    assert golden.cells.filter(pl.col("bytes_per_s") > 2.039e12).collect().height == 2
+    assert errors(golden) == {}
+    assert heard("no_bound", golden) == []
 
 
 def test_own_example_has_no_error_and_known_warnings(tmp_path):

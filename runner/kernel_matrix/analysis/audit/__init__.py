@@ -8,19 +8,34 @@ from typing import Final
 
 import polars as pl
 
-from kernel_matrix.analysis.audit import boards, consistency, copies, execution, gaps, outliers, summaries, times
+from kernel_matrix.analysis.audit import (
+    boards,
+    consistency,
+    copies,
+    execution,
+    gaps,
+    harness,
+    outliers,
+    problem_versions,
+    speedups,
+    summaries,
+    times,
+)
 from kernel_matrix.analysis.audit.check import FINDINGS, SEVERITIES, AuditCheck, Severity
+from kernel_matrix.analysis.audit.objected_rows import find_objections, objecting
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import NothingSelectedError, UsageError
 from kernel_matrix.plugins import Registry
 
-__all__ = ["CHECKS", "FINDINGS", "SEVERITIES", "AuditCheck", "Severity", "audit", "chosen"]
+__all__ = ["CHECKS", "FINDINGS", "SEVERITIES", "AuditCheck", "Severity", "audit", "chosen", "objections"]
 
 _ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
 _BUILT_IN: Final = (
     AuditCheck(name="impossible_time", severity=_ERROR, look=times.impossible,
           about="A time is shorter than the work takes at the device's peak rate."),
+    AuditCheck(name="impossible_rate", severity=_ERROR, look=times.impossible_rates,
+          about="A file states a rate that the device cannot reach: the time is too short, or the work is miscounted."),
     AuditCheck(name="no_number", severity=_ERROR, look=times.no_numbers,
           about="A time or speed-up is NaN, infinite, zero or negative."),
     AuditCheck(name="wrong_board", severity=_ERROR, look=boards.wrong_board,
@@ -52,7 +67,11 @@ _BUILT_IN: Final = (
     AuditCheck(name="host_of_another_board", severity=_WARNING, look=boards.host_of_another,
           about="A host is named after another board than the one in it."),
     AuditCheck(name="like_the_baseline", severity=_WARNING, look=copies.copy_of_baseline,
-          about="A candidate has the baseline's content, or its times in every row."),
+          about="A candidate has the baseline's content, or its times in every row, within the timer's step."),
+    AuditCheck(name="implausible_speedup", severity=_WARNING, look=speedups.implausible,
+          about="A speed-up of 10 or more that neither the roofline nor other candidates back."),
+    AuditCheck(name="harness_fault", severity=_WARNING, look=harness.harness_faults,
+          about="Failures that count as the candidates' say that the harness failed."),
     AuditCheck(name="same_for_any_size", severity=_WARNING, look=execution.same_for_any_size,
           about="A candidate's time does not depend on the workload, but the baseline's does."),
     AuditCheck(name="odd_gpu", severity=_WARNING, look=outliers.odd_gpu,
@@ -63,6 +82,8 @@ _BUILT_IN: Final = (
           about="Baselines of one problem on one unit differ by more than 1.3× between candidates."),
     AuditCheck(name="accused_once", severity=_WARNING, look=consistency.accused_once,
           about="Clocks contradicted each other in one attempt, but not in others of identical code."),
+    AuditCheck(name="mixed_problems", severity=_WARNING, look=problem_versions.mixed_problems,
+          about="GPUs seem to have been timed on different versions of the problems."),
     AuditCheck(name="mixed_units", severity=_WARNING, look=consistency.mixed_units,
           about="One cell's times come from several units, drivers, clock states or images."),
     AuditCheck(name="mixed_versions", severity=_WARNING, look=consistency.mixed_versions,
@@ -126,3 +147,13 @@ def audit(tables: Tables, checks: Sequence[AuditCheck] | None = None) -> Iterato
         raise NothingSelectedError("the tables have no rows", next_step="Run or import something first, then merge it.")
     for check in chosen() if checks is None else checks:
         yield check, check.findings(tables)
+
+
+def objections(tables: Tables) -> pl.DataFrame:
+    """Find the rows of ``cells`` about which no verdict should be given, because a check objects to them.
+
+    Returns:
+        One row per ``record`` and ``workload`` with an objection, and in ``checks`` the names of the checks: all errors
+        about rows, and the warnings that leave no ground for a verdict.
+    """
+    return find_objections(tables, objecting(chosen()))

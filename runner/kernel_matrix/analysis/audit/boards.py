@@ -133,7 +133,12 @@ def _words_of(sheet: DataSheet) -> frozenset[str]:
     return frozenset().union(*map(words, p.names), words(" ".join(facts)))
 
 
+@cache
+def boards_meant(name: str | None) -> tuple[DataSheet, ...]:
+    """Return the sheets of the boards that a typed name may mean; none if it has no model's number."""
+    return tuple(sheet for sheet in all_sheets() if any(stands_for(name, each) for each in sheet.product.names))
+
+
 def _meant(name: str) -> str:
     """List the boards that a name may mean."""
-    boards = (sheet.name for sheet in all_sheets() if stands_for(name, sheet.name))
-    return " or ".join(boards) or "no board with a data sheet"
+    return " or ".join(sheet.name for sheet in boards_meant(name)) or "no board with a data sheet"

@@ -17,7 +17,7 @@ from kernel_matrix.analysis.audit.check import (
     percent,
     with_cells,
 )
-from kernel_matrix.analysis.audit.times import grain
+from kernel_matrix.analysis.audit.times import grain, timer_steps
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.model.enums import Regime
@@ -34,8 +34,14 @@ _SHARE: Final = 0.5
 """Share of the common times that must be equal."""
 _TICKS_NS: Final = 2 * _FINE
 """Two times of one duration differ by a step of the timer at either end."""
+_STEP_ROOM: Final = 1.01
+"""Factor by which a difference may exceed a coarse timer's step: files round what they give."""
 _SAME: Final = 0.01
-"""Largest difference from the baseline, as a share of its time."""
+"""Largest difference from the baseline, as a share of its time, or else many cells must agree."""
+_APART: Final = 0.2
+"""Width of the range, as a share of the baseline's time, in which an honest time might lie anywhere."""
+_BY_CHANCE: Final = 1e-3
+"""Largest chance that honest times are all that near, if a coarse timer's step is more than :data:`_SAME`."""
 _ROWS: Final = 3
 """Rows in which the two times must be near."""
 _CALLS: Final = 10
@@ -132,25 +138,59 @@ def copied_code(tables: Tables) -> pl.LazyFrame:
 
 
 def copy_of_baseline(tables: Tables) -> pl.LazyFrame:
-    """Find candidates with the baseline's content, or with its time in every row.
+    """Find candidates with the baseline's content, or with its time in every row, within the timer's step.
 
     ``@reference`` is exempt: it is the problem's own implementation as a candidate.
     """
-    cell = ("gpu", "toolchain", "dtype", "problem", "candidate")
     ours, theirs = pl.col("candidate_median_ns"), pl.col("baseline_median_ns")
-    apart = (ours - theirs).abs()
     is_reference = pl.col("candidate").cast(pl.String).str.ends_with(f"/{REFERENCE}")
-    rows = passed(tables.cells).filter((theirs > 0) & ~is_reference).group_by(cell).agg(
+    group = ("gpu", "source")
+    columns = (*group, "toolchain", "dtype", "problem", "workload", "candidate", "candidate_sha256", "problem_sha256")
+    rows = passed(tables.cells).filter((theirs > 0) & ~is_reference).select(
+        *columns, theirs, apart=(ours - theirs).abs(), share=(ours - theirs).abs() / theirs
+    )  # fmt: skip
+    coarse = timer_steps(tables, group).select(*group, tick=pl.col("step") * _STEP_ROOM)
+    stepped = rows.join(coarse, on=group, how="left", nulls_equal=True).with_columns(
+        pl.col("tick").fill_null(float(_TICKS_NS)), is_coarse=pl.col("tick").is_not_null()
+    )
+    # A file has one row per problem of a candidate whose name stands for a model or a method.
+    cell = ("gpu", "toolchain", "dtype", "problem", "candidate")
+    of_cell = _like_baseline(stepped, cell)
+    several = _like_baseline(stepped, ("gpu", "candidate")).filter(pl.col("problems") > 1)
+    rest = of_cell.join(several, on=["gpu", "candidate"], how="anti", nulls_equal=True)
+    content = stepped.filter(pl.col("candidate_sha256") == pl.col("problem_sha256")).group_by(cell).agg(
+        rows=pl.len()
+    )  # fmt: skip
+    same_content = pl.lit("the candidate's content is that of the problem")
+    of_times = sentence(
+        "in all {} rows the two times differ by at most {} ns ({}); the timer's step is {} ns",
+        "rows", figure(pl.col("apart")), percent(pl.col("share")), figure(pl.col("tick") / _STEP_ROOM),
+    )  # fmt: skip
+    return pl.concat(
+        [
+            make_findings(content, same_content, count=pl.col("rows")),
+            make_findings(rest.join(content, on=cell, how="anti", nulls_equal=True), of_times, count=pl.col("rows")),
+            make_findings(several, of_times, count=pl.col("rows")),
+        ]
+    )
+
+
+def _like_baseline(rows: pl.LazyFrame, by: tuple[str, ...]) -> pl.LazyFrame:
+    """Find groups ``by`` in all of whose rows the two times are within the timer's step of each other.
+
+    Rows of one cell say the same, so the chance of that is a product over cells: in each, the part of the range of
+    honest times that the step covers.
+    """
+    chance = (2 * pl.col("tick") / (pl.col("baseline_median_ns") * _APART)).clip(upper_bound=1).log()
+    place = pl.struct("toolchain", "dtype", "problem", "workload").hash()
+    found = rows.group_by(by).agg(
         pl.len().alias("rows"),
-        apart.max().alias("apart"),
-        (apart / theirs).max().alias("share"),
-        (pl.col("candidate_sha256") == pl.col("problem_sha256")).any().fill_null(value=False).alias("content"),
-    )  # fmt: skip
-    near = (pl.col("rows") >= _ROWS) & (pl.col("apart") <= _TICKS_NS) & (pl.col("share") <= _SAME)
-    why = pl.when("content").then(pl.lit("the candidate's content is that of the problem")).otherwise(
-        sentence(
-            "in all {} rows the two times differ by at most {} ns ({})",
-            "rows", figure(pl.col("apart")), percent(pl.col("share")),
-        )
-    )  # fmt: skip
-    return make_findings(rows.filter(near | pl.col("content")), why, count=pl.col("rows"))
+        pl.col("problem").n_unique().alias("problems"),
+        pl.col("apart", "share", "tick").max(),
+        (pl.col("apart") / pl.col("tick")).max().alias("ticks"),
+        pl.col("is_coarse").all(),
+        (chance.sum() / pl.len() * place.n_unique()).alias("chance"),
+    )
+    by_chance = pl.col("is_coarse") & (pl.col("chance") <= pl.lit(_BY_CHANCE).log())
+    near = (pl.col("ticks") <= 1) & ((pl.col("share") <= _SAME) | by_chance)
+    return found.filter((pl.col("rows") >= _ROWS) & near)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import polars as pl
 
+from kernel_matrix.analysis.audit.boards import boards_meant
 from kernel_matrix.analysis.audit.check import (
     ROW,
     WHERE,
     claimed,
     few_bits,
+    figure,
     make_findings,
     micro,
     passed,
@@ -21,7 +24,6 @@ from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.measure.grade import LIMITS
 from kernel_matrix.measure.objections import FEWEST_CALLS
-from kernel_matrix.measure.roofline import COMPUTE
 from kernel_matrix.model.enums import Dtype, Grade, Regime
 from kernel_matrix.model.messages import CLOCK_ROOM
 from kernel_matrix.platforms.data_sheets import DataSheet, all_sheets
@@ -29,6 +31,12 @@ from kernel_matrix.results.schema import CELLS
 
 BEYOND: Final = 1.05
 """Share of the peak above which a time is impossible: figures are rounded, and memory may clock a little higher."""
+CACHE_ROOM: Final = 25.0
+"""Factor by which data in the last-level cache may move faster than memory moves data.
+
+The path from a cache to an SM is 64 bytes per clock, which for all SMs of an L4 is 25 times its memory's bandwidth, the
+largest such ratio among the data sheets.
+"""
 GRAINS: Final = (1024, 1000, 512, 500)
 """Steps, in nanoseconds, of known coarse timers and rounded files."""
 _GRAIN_SHARE: Final = 0.7
@@ -46,73 +54,110 @@ _CALLS: Final = 20
 
 _TIMES: Final = tuple(name for name in CELLS if name.endswith("_median_ns"))
 _NAMES: Final = ("candidate_median_ns", "baseline_median_ns")
+_PEAKS: Final = ("gpu_name", "peak_flops_per_s", "peak_bytes_per_s", "quality_snr_db")
 _CALL_KEY: Final = (*ROW, "contestant", "regime")
 
 
 def with_sheets(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Add ``sheet_flops_per_s`` and ``sheet_bytes_per_s`` from the board's data sheet; null where unknown.
+    """Add ``sheet_flops_per_s``, ``sheet_bytes_per_s`` and ``cache_bytes`` from the board's data sheet.
 
-    For fp32 the larger of fp32 and tf32 counts, because it is not always recorded whether tf32 was allowed.
+    Rates are null where unknown. A row without the driver's name of its board has the largest values of the boards that
+    its GPU's name may mean. For fp32 the larger of fp32 and tf32 counts, because it is not always recorded whether tf32
+    was allowed; for an unknown dtype, the largest rate of all. A cache of unknown size is as large as the largest of
+    all sheets.
     """
-    flops = pl.LazyFrame(
-        [
-            (name, dtype.value, _rate(sheet, dtype))
-            for sheet in all_sheets()
-            for name in sheet.product.names
-            for dtype in Dtype
-        ],
-        schema={"gpu_name": pl.String(), "dtype": CELLS["dtype"], "sheet_flops_per_s": pl.Float64()},
+    named = rows.select("gpu", "gpu_name").unique().collect(engine="streaming")
+    dtypes = (None, *Dtype)
+    limits = [
+        (gpu, board, dtype and dtype.value, _most(_rate(sheet, dtype) for sheet in sheets),
+         _most(sheet.bytes_per_s for sheet in sheets), _most(map(_cache, sheets)))
+        for gpu, board in named.iter_rows()
+        for sheets in [_sheets(gpu, board)]
+        for dtype in dtypes
+    ]  # fmt: skip
+    known = pl.LazyFrame(
+        limits,
+        schema={
+            "gpu": pl.String(),
+            "gpu_name": pl.String(),
+            "dtype": CELLS["dtype"],
+            "sheet_flops_per_s": pl.Float64(),
+            "sheet_bytes_per_s": pl.Float64(),
+            "cache_bytes": pl.Float64(),
+        },
         orient="row",
     )
-    bandwidth = pl.LazyFrame(
-        [(name, sheet.bytes_per_s) for sheet in all_sheets() for name in sheet.product.names],
-        schema={"gpu_name": pl.String(), "sheet_bytes_per_s": pl.Float64()},
-        orient="row",
-    )
-    # Joined separately: bandwidth needs no dtype, which imported results may lack.
-    return rows.join(flops, on=["gpu_name", "dtype"], how="left").join(bandwidth, on="gpu_name", how="left")
+    largest = max(float(_cache(sheet) or 0) for sheet in all_sheets())
+    both = rows.join(known, on=["gpu", "gpu_name", "dtype"], how="left", nulls_equal=True)
+    return both.with_columns(pl.col("cache_bytes").fill_null(largest))
 
 
-def _rate(sheet: DataSheet, dtype: Dtype) -> float | None:
+def _sheets(gpu: str | None, board: str | None) -> Sequence[DataSheet]:
+    """Return the sheets of the board, or, if it is unknown, of all boards that the GPU's name may mean."""
+    if board is None:
+        return boards_meant(gpu)
+    return [sheet for sheet in all_sheets() if board in sheet.product.names]
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    """Return the largest value; None if one is unknown, or if there is none."""
+    known = list(values)
+    return None if None in known else max((float(value) for value in known if value is not None), default=None)
+
+
+def _rate(sheet: DataSheet, dtype: Dtype | None) -> float | None:
     rates = sheet.ops_per_s
+    if dtype is None:
+        return max((rate for rate in rates.values() if rate), default=None)
     if dtype is Dtype.FP32:
         return max((rate for rate in (rates["fp32"], rates["tf32"]) if rate), default=None)
     return rates.get("fp8" if dtype in {Dtype.FP8_E4M3, Dtype.FP8_E5M2} else dtype.value)
 
 
+def _cache(sheet: DataSheet) -> float | None:
+    """Return the size of the L2 and of a cache behind it; None if that of the L2 is unknown."""
+    return None if sheet.product.l2_bytes is None else sheet.product.l2_bytes + (sheet.product.l3_bytes or 0)
+
+
+def least_memory_ns(moved: pl.Expr) -> pl.Expr:
+    """Return the least time, in nanoseconds, to move ``moved`` bytes; needs the columns of :func:`with_sheets`.
+
+    As much as the last-level cache holds may be in it before the call, and moves at most :data:`CACHE_ROOM` times as
+    fast; the rest comes from memory.
+    """
+    memory = bytes_per_s()
+    return pl.max_horizontal((moved - pl.col("cache_bytes")) / memory, moved / (memory * CACHE_ROOM)) * 1e9
+
+
+def bytes_per_s() -> pl.Expr:
+    """Return the bandwidth of memory: the larger of the record's, which may be a measured one, and the data sheet's."""
+    return pl.max_horizontal("peak_bytes_per_s", "sheet_bytes_per_s")
+
+
+def least_compute_ns(flops: pl.Expr) -> pl.Expr:
+    """Return the least time, in nanoseconds, of ``flops`` operations at the highest clock.
+
+    Quantised arithmetic has none: it runs at the rate of a narrower dtype than the cell's.
+    """
+    rate = pl.max_horizontal("peak_flops_per_s", "sheet_flops_per_s") * CLOCK_ROOM
+    return pl.when(pl.col("quality_snr_db").is_null()).then(flops / rate * 1e9)
+
+
 def impossible(tables: Tables) -> pl.LazyFrame:
     """Find medians below the least time that the work takes at the device's peak (Williams et al., CACM 52, 2009).
 
-    The bound is the longest of bytes ÷ peak bytes/s, FLOPs ÷ peak FLOP/s at the highest clock and the record's own
-    ``floor_ns``; peaks come from the record, else from the data sheet by the device's name. Quantised arithmetic has no
-    peak FLOP/s here: it runs at the rate of a narrower dtype than the cell's.
+    The bound is the longest of the times of :func:`least_memory_ns` and :func:`least_compute_ns`, and the record's own
+    ``floor_ns``, which the judge knows more about.
     """
-    columns = (
-        "flops",
-        "bytes",
-        "floor_ns",
-        "share_of_peak",
-        "bound",
-        "peak_flops_per_s",
-        "peak_bytes_per_s",
-        "gpu_name",
-    )
-    rows = passed(tables.cells).select(*WHERE, *columns, *_NAMES, "quality_snr_db")
-    flops = pl.when(pl.col("quality_snr_db").is_null()).then(pl.coalesce("peak_flops_per_s", "sheet_flops_per_s"))
-    bytes_ = pl.coalesce("peak_bytes_per_s", "sheet_bytes_per_s")
+    rows = passed(tables.cells).select(*WHERE, "flops", "bytes", "floor_ns", *_PEAKS, *_NAMES)
     least = pl.max_horizontal(
-        pl.col("flops") / (flops * CLOCK_ROOM) * 1e9,
-        pl.col("bytes") / bytes_ * 1e9,
-        pl.col("floor_ns").cast(pl.Float64),
+        least_compute_ns(pl.col("flops")), least_memory_ns(pl.col("bytes")), pl.col("floor_ns").cast(pl.Float64)
     )
     bounded = with_sheets(rows).with_columns(least=least)
     found = []
     for column in _NAMES:
         time = pl.col(column)
         share = pl.col("least") / time
-        if column == "candidate_median_ns":
-            room = pl.when(pl.col("bound") == COMPUTE).then(CLOCK_ROOM).otherwise(1.0)
-            share = pl.max_horizontal(share, pl.col("share_of_peak") / room)
         whose = column.removesuffix("_median_ns")
         above = bounded.with_columns(share=share).filter(
             (time > 0) & (pl.col("share") > BEYOND) & pl.col("share").is_finite()
@@ -122,6 +167,35 @@ def impossible(tables: Tables) -> pl.LazyFrame:
             micro(time), micro(pl.col("least")), percent(pl.col("share")),
         )  # fmt: skip
         found.append(make_findings(above, evidence, worst=pl.col("share")))
+    return pl.concat(found)
+
+
+def impossible_rates(tables: Tables) -> pl.LazyFrame:
+    """Find rates that a file states without the work, and that the device cannot reach.
+
+    Either the time is too short, or the file counts bytes or operations that need not be moved or done.
+    """
+    time, stated = pl.col("candidate_median_ns"), {"bytes": "bytes_per_s", "flops": "flops_per_s"}
+    columns = (*WHERE, *_PEAKS, *stated, *stated.values(), "candidate_median_ns")
+    rows = with_sheets(passed(tables.cells).select(columns).filter(time > 0))
+    moved, done = (pl.col(rate) * time / 1e9 for rate in stated.values())
+    bounds = {"bytes": least_memory_ns(moved), "flops": least_compute_ns(done)}
+    of_bytes = sentence(
+        "{} GB/s are stated over {}, for {} MiB; with {} MiB in its cache and {} GB/s from memory that takes {}",
+        figure(pl.col("bytes_per_s") / 1e9), micro(time), figure(moved / 2**20), figure(pl.col("cache_bytes") / 2**20),
+        figure(bytes_per_s() / 1e9), micro(pl.col("least")),
+    )  # fmt: skip
+    of_flops = sentence(
+        "{} TFLOP/s are stated over {}; at the device's highest rate that work takes {}",
+        figure(pl.col("flops_per_s") / 1e12), micro(time), micro(pl.col("least")),
+    )  # fmt: skip
+    found = []
+    for work, evidence in (("bytes", of_bytes), ("flops", of_flops)):
+        share = pl.col("least") / time
+        above = rows.with_columns(least=bounds[work]).filter(
+            pl.col(work).is_null() & (share > BEYOND) & share.is_finite()
+        )
+        found.append(make_findings(above, evidence, worst=share))
     return pl.concat(found)
 
 
@@ -159,27 +233,34 @@ def few_samples(tables: Tables) -> pl.LazyFrame:
 
 def coarse_timer(tables: Tables) -> pl.LazyFrame:
     """Find GPUs whose times are whole multiples of a step that is more than 1 % of some of them."""
+    found = timer_steps(tables, ("gpu",))
+    share = pl.col("number") / pl.col("times")
+    evidence = sentence(
+        "{} of {} times are whole multiples of {} ns; for {} that is more than 1 % of the time, the least is {}",
+        percent(share), "times", "step", "coarse", micro(pl.col("least")),
+    )  # fmt: skip
+    return make_findings(found.filter(pl.col("coarse") > 0), evidence, count=pl.col("coarse"))
+
+
+def timer_steps(tables: Tables, by: Sequence[str]) -> pl.LazyFrame:
+    """Find the ``step`` in nanoseconds that most times of each group ``by`` are multiples of; no row if there is none.
+
+    ``number`` of the ``times`` are on it, for ``coarse`` of them it is more than 1 %, and ``least`` is the shortest.
+    """
     time, step = pl.col("time"), pl.col("step")
-    times = passed(tables.cells).select("gpu", time=claimed("candidate")).filter(time > 0)
+    times = passed(tables.cells).select(*by, time=claimed("candidate")).filter(time > 0)
     rows = times.with_columns(grain=grain(time))
     # A multiple of 1000 is one of 500 too: report the largest step that enough of a GPU's times are on.
     on = pl.LazyFrame(
         [(grain, step) for grain in GRAINS for step in GRAINS if grain % step == 0], ("grain", "step"), orient="row"
     )
-    totals = rows.group_by("gpu").agg(pl.len().alias("times"), time.min().alias("least"))
-    on_step = rows.join(on.cast(pl.Int32), on="grain").group_by("gpu", "step").agg(
+    totals = rows.group_by(by).agg(pl.len().alias("times"), time.min().alias("least"))
+    on_step = rows.join(on.cast(pl.Int32), on="grain").group_by(*by, "step").agg(
         pl.len().alias("number"), (time * _COARSE < step).sum().alias("coarse")
     )  # fmt: skip
-    found = on_step.join(totals, on="gpu").with_columns(share=pl.col("number") / pl.col("times"))
-    enough = found.filter(
-        (pl.col("share") >= _GRAIN_SHARE) & (pl.col("times") >= _GRAIN_TIMES) & (pl.col("coarse") > 0)
-    )
-    largest = enough.sort("step", descending=True).unique("gpu", keep="first", maintain_order=True)
-    evidence = sentence(
-        "{} of {} times are whole multiples of {} ns; for {} that is more than 1 % of the time, the least is {}",
-        percent(pl.col("share")), "times", "step", "coarse", micro(pl.col("least")),
-    )  # fmt: skip
-    return make_findings(largest, evidence, count=pl.col("coarse"))
+    found = on_step.join(totals, on=by, nulls_equal=True)
+    enough = found.filter((pl.col("number") >= pl.col("times") * _GRAIN_SHARE) & (pl.col("times") >= _GRAIN_TIMES))
+    return enough.sort("step", descending=True).unique(by, keep="first", maintain_order=True)
 
 
 def grain(time: pl.Expr) -> pl.Expr:
