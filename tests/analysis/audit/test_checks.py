@@ -571,3 +571,10 @@ def test_rows_without_a_gpu_are_told_and_stop_no_check():
     assert "2 rows are of NVIDIA H200" in heard("no_board", rows)[0]["evidence"]
     assert heard("wrong_board", rows) == []
     assert [check.name for check, _found in audit(rows)] == NAMES
+
+
+def test_objections_of_no_rows_or_named_checks():
+    assert objections(tables([])).is_empty()
+    made = tables_of(slower(8.0, first))
+    assert objections(made, ["odd_gpu"]).is_empty()
+    assert objections(made, ["odd_cell"]).height == 1

@@ -149,11 +149,18 @@ def audit(tables: Tables, checks: Sequence[AuditCheck] | None = None) -> Iterato
         yield check, check.findings(tables)
 
 
-def objections(tables: Tables) -> pl.DataFrame:
+def objections(tables: Tables, names: Sequence[str] = ()) -> pl.DataFrame:
     """Find the rows of ``cells`` about which no verdict should be given, because a check objects to them.
 
+    Args:
+        tables: Tables, which may be empty.
+        names: Names of the checks to ask; by default all errors about rows, and the warnings that leave no ground for a
+            verdict.
+
     Returns:
-        One row per ``record`` and ``workload`` with an objection, and in ``checks`` the names of the checks: all errors
-        about rows, and the warnings that leave no ground for a verdict.
+        One row per ``record`` and ``workload`` with an objection, and in ``checks`` the names of those that object.
+
+    Raises:
+        UsageError: A name is unknown.
     """
-    return find_objections(tables, objecting(chosen()))
+    return find_objections(tables, chosen(names) if names else objecting(chosen()))

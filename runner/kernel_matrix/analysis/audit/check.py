@@ -139,5 +139,6 @@ def claimed(side: str) -> pl.Expr:
 
 def with_cells(frame: pl.LazyFrame, tables: Tables) -> pl.LazyFrame:
     """Add the columns :data:`WHERE` of each row's cell, joined by :data:`ROW`; null where there is no cell."""
-    names = tables.cells.select(*dict.fromkeys((*ROW, *WHERE))).unique(ROW)
-    return frame.join(names, on=ROW, how="left")
+    names = tables.cells.select(*dict.fromkeys((*ROW, *WHERE)))
+    # A row may occur twice in cells. Findings are few, so that it is faster to remove such copies from them.
+    return frame.join(names, on=ROW, how="left").unique(frame.collect_schema().names())
