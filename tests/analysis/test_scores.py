@@ -293,3 +293,44 @@ def test_a_hundred_thousand_distinct_candidates():
     )
     assert answers[0].table["counted"].item() == number
     assert answers[1].table["tasks"].to_list() == [1] * len(answers[1].table)
+
+
+def test_scores_of_many_workloads_weigh_each_problem_alike():
+    rows = [timed(2.0, problem="a", workload=f"w{n}", candidate="a/x") for n in range(9)]
+    rows.append(timed(8.0, problem="b", candidate="b/x"))
+    row = only(rows)
+    assert (row["timed"], row["speedup"]) == (10, pytest.approx(4.0))
+
+
+def test_scores_leave_controls_and_references_apart():
+    rows = [
+        timed(2.0, candidate="softmax/fast"),
+        cell(candidate="softmax/wrong", **WRONG),
+        cell(candidate="softmax/cheats", expect="incorrect_values", **WRONG),
+        cell(candidate="softmax/passes", expect="incorrect_values"),
+        timed(1.0, candidate="softmax/@reference"),
+    ]
+    found = told(rows)
+    (row,) = found["scores"].table.to_dicts()
+    assert (row["cells"], row["counted"], row["correct_rate"], row["speedup"]) == (2, 2, 0.5, pytest.approx(2.0))
+    assert found["scores"].notes[0].startswith("Controls, which are declared to fail, and references")
+    assert found["apart"].table.rows() == [("candidate", 2, 1, 1), ("control", 2, 1, 1), ("reference", 1, 1, 0)]
+    by_kind = told(rows, by=("kind",))["scores"].table
+    assert by_kind.select("kind", "cells").rows() == [("candidate", 2), ("control", 2), ("reference", 1)]
+
+
+def test_scores_of_references_only_score_them():
+    row = only([timed(1.0, candidate="softmax/@reference")])
+    assert (row["cells"], row["correct_rate"], row["speedup"]) == (1, 1.0, pytest.approx(1.0))
+
+
+def test_scores_count_faster_and_slower_by_verdict():
+    rows = [
+        timed(2.0, candidate=f"softmax/{verdict}", verdict=verdict) for verdict in ("faster", "slower", "inconclusive")
+    ]
+    row = only(rows)
+    assert (row["share_faster"], row["share_slower"], row["fast_1"]) == (
+        pytest.approx(1 / 3),
+        pytest.approx(1 / 3),
+        1.0,
+    )

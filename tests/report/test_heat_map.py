@@ -83,3 +83,21 @@ def test_nothing_gives_nothing():
     assert grid().is_empty()
     assert overall(grid()).is_empty()
     assert isinstance(grid(), pl.DataFrame)
+
+
+def test_heat_map_compares_gpus_by_common_workloads():
+    rows = [
+        timed(100.0, gpu="a", workload="default"),
+        timed(10.0, gpu="a", workload="smoke", record=1, cell_id="smoke", verdict="slower"),
+        timed(50.0, gpu="b", workload="default", record=2, cell_id="other"),
+    ]
+    found = grid(*rows).select("gpu", "best", "state").rows()
+    assert found == [("a", pytest.approx(2.0), "faster"), ("b", pytest.approx(4.0), "faster")]
+
+
+def test_heat_map_without_common_workloads_shows_all():
+    rows = [
+        timed(100.0, gpu="a", workload="default"),
+        timed(50.0, gpu="b", workload="smoke", cell_id="other", record=1),
+    ]
+    assert grid(*rows)["best"].to_list() == [pytest.approx(2.0), pytest.approx(4.0)]

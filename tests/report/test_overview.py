@@ -6,7 +6,7 @@ import pytest
 
 from kernel_matrix.analysis.outcomes import outcomes
 from kernel_matrix.analysis.questions import QuestionOptions, ask
-from kernel_matrix.report.overview import THRESHOLDS, make_overview, score_gpus, summarise_portability
+from kernel_matrix.report.overview import THRESHOLDS, apart_notes, make_overview, score_gpus, summarise_portability
 from tests.analysis.made import cell, over_sessions, tables
 
 
@@ -41,6 +41,9 @@ def test_what_is_declared_to_fail_is_told_apart():
         cell(candidate="liar", expect="timeout"),
     )
     assert (seen.expected, seen.unexpected_passes) == (1, 1)
+    assert seen.apart == [("control", 2, 1)]
+    assert list(apart_notes(seen)) == ["2 controls in no rate; 1 ended as declared."]
+    assert (seen.cells, seen.candidates) == (1, 1)
 
 
 def test_overview_counts_labels_that_say_something():

@@ -12,6 +12,7 @@ import polars as pl
 
 from kernel_matrix.analysis.quantiles import of_sessions
 from kernel_matrix.model.enums import Fault, Status, Verdict, VerdictReason
+from kernel_matrix.plan.selection import REFERENCE
 from kernel_matrix.results.attempts import latest_attempts
 from kernel_matrix.results.schema import CELLS, ORIGIN
 
@@ -35,6 +36,10 @@ _FACTS: Final = (
 )  # fmt: skip
 """Columns of ``cells`` that are equal in all sessions of an outcome."""
 
+KINDS: Final = ("candidate", "control", "reference")
+"""Kinds of outcomes: those of the problem's reference as a candidate, of controls, which are declared to fail, and of
+all other candidates."""
+
 _SHARES: Final = ("flops_share_of_peak", "bytes_share_of_peak", "share_of_peak", "spread_within")
 """Columns that are reduced to their median over sessions."""
 
@@ -51,12 +56,13 @@ OUTCOMES: Final[dict[str, pl.DataType]] = {
     "counted": pl.Boolean(),
     "compiled": pl.Boolean(),
     "passed": pl.Boolean(),
+    "kind": pl.Enum(KINDS),
 }
 """``verdict``: ``faster`` and ``slower`` only where all verdicts of the table together allow it. ``candidate_ns``,
 ``baseline_ns``, ``speedup``: geometric means over session medians, in nanoseconds and as baseline
 ÷ candidate; null where nothing was timed *or the attempt did not pass*. ``speedup_low`` and ``speedup_high``: 95 % t
 interval from sessions, null with fewer than two. ``counted``: passed, or failed by the candidate's fault: the
-denominator of rates; ``compiled`` and ``passed`` are null where not counted."""
+denominator of rates; ``compiled`` and ``passed`` are null where not counted. ``kind``: of :data:`KINDS`."""
 
 _OF_SESSIONS: Final = (
     "cell_id", "matrix", "run_id", "started_at", "gpu", "toolchain", "dtype", "problem",
@@ -102,6 +108,11 @@ def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
             counted=counted,
             compiled=pl.when(counted).then(pl.col("status") != Status.COMPILE_ERROR.value),
             passed=pl.when(counted).then(passed),
+            kind=pl.when(pl.col("candidate").cast(pl.String).str.ends_with(f"/{REFERENCE}"))
+            .then(pl.lit("reference"))
+            .when(pl.col("expect") != Status.PASSED.value)
+            .then(pl.lit("control"))
+            .otherwise(pl.lit("candidate")),
         )
         .select(pl.col(name).cast(dtype) for name, dtype in OUTCOMES.items())
     )
@@ -125,6 +136,12 @@ def _without_chance_verdicts(found: pl.LazyFrame) -> pl.LazyFrame:
         ),
         verdict_figure=withdrawn.then(chance).otherwise("verdict_figure"),
     )
+
+
+def ordinary(found: pl.DataFrame) -> pl.DataFrame:
+    """Select outcomes of candidates that are neither controls nor references; all of them if there are none."""
+    candidates = found.filter(pl.col("kind") == "candidate")
+    return found if candidates.is_empty() else candidates
 
 
 def sessions(cells: pl.LazyFrame) -> pl.LazyFrame:

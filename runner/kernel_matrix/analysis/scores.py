@@ -4,6 +4,9 @@ Two units. *Rates* are over cells: one kernel on one problem, dtype, GPU and too
 workloads do. A cell measured on several hosts or units of a GPU counts once on each. *Speed-ups* are over outcomes: one
 workload of such a cell. Where a cell needs one speed-up (``fast_p``), it is the geometric mean over its workloads.
 
+Controls, which are declared to fail, and references are scored apart, unless the slices separate them or there is
+nothing else. A mean speed-up is over problems, each of which is the mean of its workloads and kernels.
+
 A cell counts if it passed or failed by its candidate's fault. All others (infrastructure failure, invalid problem,
 unsupported, only compiled) are in no denominator; their number is reported.
 """
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
@@ -20,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from kernel_matrix.analysis.outcomes import CELL_KEY, outcomes
+from kernel_matrix.analysis.outcomes import CELL_KEY, ordinary, outcomes
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.slices import columns_of
 from kernel_matrix.analysis.tables import Tables
@@ -36,9 +39,10 @@ _GENERATOR: Final = ("origin_method", "origin_model")
 _NEEDED: Final = (
     "record", "workload", *_PLACE, "candidate", "candidate_sha256", *_GENERATOR, "origin_sample", "origin_round",
     "origin_tokens_in", "origin_tokens_out", "origin_cost_usd",
-    "fault", "verdict", "speedup_high", "counted", "compiled", "passed",
+    "status", "expect", "kind",
+    "fault", "verdict", "speedup_low", "speedup_high", "counted", "compiled", "passed",
 )  # fmt: skip
-_OF_WORKLOADS: Final = {"workload", "verdict", "speedup_high"}
+_OF_WORKLOADS: Final = {"workload", "verdict", "speedup_low", "speedup_high"}
 """Columns of ``_NEEDED`` that differ between the workloads of a cell."""
 _OF_KERNELS: Final = {"candidate", "method", "model", "round", "language"}
 """Slices that separate kernels: their matched subset is of problems."""
@@ -64,6 +68,10 @@ class _Scope:
     by: list[str]
     thresholds: tuple[float, ...]
 
+    def with_problem(self) -> list[str]:
+        """Return the columns of a problem in a slice; each problem has the same weight in a mean speed-up."""
+        return list(dict.fromkeys((*self.by, "problem")))
+
     def key(self, *further: str) -> list[str]:
         """Return the columns of a task (slice, target and generator) and ``further`` ones."""
         return list(dict.fromkeys((*self.by, *_PLACE, *_GENERATOR, *further)))
@@ -77,10 +85,24 @@ def scores(tables: Tables, request: QuestionOptions) -> list[Answer]:
         NothingSelectedError: The tables hold no cell.
     """
     _check(request)
-    scope = _scope(tables, request)
-    cells = _cells(scope)
+    everything = _scope(tables, request)
+    all_cells = _cells(everything)
+    if "kind" in request.by:
+        scope, cells = everything, all_cells
+    else:
+        scope, cells = replace(everything, rows=ordinary(everything.rows)), ordinary(all_cells)
     samples = _samples(scope, cells)
-    return [_rates(scope, cells), _draws(scope, samples, request.draws), _rounds(scope, samples), _costs(scope, cells)]
+    rates = _rates(scope, cells)
+    if cells.height < all_cells.height:
+        aside = "Controls, which are declared to fail, and references are in the table apart only."
+        rates = replace(rates, notes=[aside, *rates.notes])
+    return [
+        rates,
+        _draws(scope, samples, request.draws),
+        _rounds(scope, samples),
+        _costs(scope, cells),
+        _apart(all_cells),
+    ]
 
 
 def _check(request: QuestionOptions) -> None:
@@ -144,10 +166,15 @@ def _rates(scope: _Scope, cells: pl.DataFrame) -> Answer:
         (~pl.col("counted") & which).sum().alias(name) for name, (which, _label) in _UNCOUNTED.items()
     )
     timed = scope.rows.filter(pl.col("ratio").is_not_null())
-    speeds = timed.group_by(scope.by).agg(
+    by_problem = timed.group_by(scope.with_problem()).agg(
         pl.len().alias("timed"),
-        pl.col("ratio").log().mean().exp().alias("speedup"),
-        _slower().mean().alias("share_slower"),
+        pl.col("ratio").log().mean().alias("log"),
+        *(is_so.sum().alias(word) for word, is_so in _directions().items()),
+    )
+    speeds = by_problem.group_by(scope.by).agg(
+        pl.col("timed").sum(),
+        pl.col("log").mean().exp().alias("speedup"),
+        *((pl.col(word).sum() / pl.col("timed").sum()).alias(f"share_{word}") for word in _directions()),
     )
     table = rates.join(speeds, on=scope.by, how="left", nulls_equal=True).with_columns(pl.col("timed").fill_null(0))
     matched = _matched(scope, timed)
@@ -164,22 +191,46 @@ def _rates(scope: _Scope, cells: pl.DataFrame) -> Answer:
     )
 
 
-def _slower() -> pl.Expr:
-    """Flag outcomes that are slower than the baseline, by verdict, else by interval, else by ratio."""
-    return (
-        pl.when(pl.col("verdict").is_not_null())
-        .then(pl.col("verdict") == Verdict.SLOWER.value)
+def _directions() -> dict[str, pl.Expr]:
+    """Flag outcomes that are faster and slower than the baseline, by verdict, else by interval, else by ratio."""
+    by_interval = {"faster": pl.col("speedup_low") > 1, "slower": pl.col("speedup_high") < 1}
+    by_ratio = {"faster": pl.col("ratio") > 1 + _ROUNDING, "slower": pl.col("ratio") < 1 - _ROUNDING}
+    return {
+        word: pl.when(pl.col("verdict").is_not_null())
+        .then(pl.col("verdict") == word)
         .when(pl.col("speedup_high").is_not_null())
-        .then(pl.col("speedup_high") < 1)
-        .otherwise(pl.col("ratio") < 1 - _ROUNDING)
+        .then(by_interval[word])
+        .otherwise(by_ratio[word])
+        for word in (Verdict.FASTER.value, Verdict.SLOWER.value)
+    }
+
+
+def _apart(cells: pl.DataFrame) -> Answer:
+    """Count cells of each kind that ended as declared, and otherwise."""
+    as_declared = pl.col("status").cast(pl.String) == pl.col("expect").cast(pl.String)
+    table = cells.group_by("kind").agg(
+        pl.len().alias("cells"),
+        as_declared.sum().alias("as_declared"),
+        (pl.col("counted") & ~as_declared).sum().alias("otherwise"),
+    )
+    return Answer(
+        name="apart",
+        title="Cells that end as they are declared to",
+        table=table.sort("kind"),
+        meanings={
+            "kind": "reference: the problem's own, as a candidate; control: declared to fail; candidate: all others",
+            "cells": "cells that were attempted",
+            "as_declared": "cells whose status is the declared one; passed, unless another is declared",
+            "otherwise": "cells that count and ended with another status",
+        },
     )
 
 
 def _matched(scope: _Scope, timed: pl.DataFrame) -> pl.DataFrame | None:
     """Compute geometric means over what every slice has a correct time for; None if slices have nothing in common.
 
-    Without matching, a side that fails at the hard problems looks fast, since failures have no time. Each matched item
-    (a kernel on a problem and so on; a problem alone where the slices hold different kernels) has the same weight.
+    Without matching, a side that fails at the hard problems looks fast, since failures have no time. Matched
+    is a kernel on a problem and so on; a problem alone where the slices hold different kernels.
     """
     within = [name for name in scope.by if name in _OF_PROBLEMS]
     across = [name for name in scope.by if name not in {*_OF_PROBLEMS, SLICE}]
@@ -198,8 +249,10 @@ def _matched(scope: _Scope, timed: pl.DataFrame) -> pl.DataFrame | None:
     shared = present.join(sides, on=within, nulls_equal=True).filter(pl.col("present") == pl.col("sides"))
     return (
         once.join(shared, on=[*within, *key], how="semi", nulls_equal=True)
+        .group_by(scope.with_problem())
+        .agg(pl.col("log").mean(), pl.len().alias("matched"))
         .group_by(scope.by)
-        .agg(pl.col("log").mean().exp().alias("speedup_matched"), pl.len().alias("matched"))
+        .agg(pl.col("log").mean().exp().alias("speedup_matched"), pl.col("matched").sum())
     )
 
 
@@ -230,8 +283,9 @@ def _speed_notes(timed: pl.DataFrame, scope: _Scope, matched: pl.DataFrame | Non
     verdicts = timed["verdict"].count()
     intervals = timed.select((pl.col("verdict").is_null() & pl.col("speedup_high").is_not_null()).sum()).item()
     yield (
-        f"Slower than the baseline is decided by the verdict of {verdicts} workloads, by the 95 % interval over"
-        f" sessions of {intervals} more, and by the ratio alone of the other {timed.height - verdicts - intervals}."
+        f"Faster and slower than the baseline are decided by the verdict of {verdicts} workloads, by the 95 %"
+        f" interval over sessions of {intervals} more, and by the ratio alone of the other"
+        f" {timed.height - verdicts - intervals}."
     )
     if scope.by == [SLICE]:
         return
@@ -468,8 +522,10 @@ _MEANINGS: Final = {
     "only_compiled": "not counted: built for a GPU that is not in this host",
     "compile_rate": "share of counted cells whose candidate could be built",
     "correct_rate": "share of counted cells that passed",
-    "timed": "workloads of passed cells that have a speed-up: the n of speedup and share_slower",
-    "speedup": "geometric mean of baseline ÷ candidate over them, exp(mean(log s)) (Fleming & Wallace, CACM 29, 1986)",
+    "timed": "workloads of passed cells that have a speed-up: the n of speedup, share_faster and share_slower",
+    "speedup": "geometric mean of baseline ÷ candidate over them, exp(mean(log s)) (Fleming & Wallace, CACM 29, 1986):"
+    " first within each problem, then over problems",
+    "share_faster": "share of them that are faster than the baseline",
     "share_slower": "share of them that are slower than the baseline",
     "speedup_matched": "geometric mean over what every slice has a correct time for",
     "matched": "number of items that speedup_matched is over",

@@ -18,6 +18,7 @@ SLICES: Final = {
     "problem": "problem",
     "workload": "workload",
     "candidate": "candidate",
+    "kind": "kind",
     "method": "origin_method",
     "model": "origin_model",
     "round": "origin_round",

@@ -29,7 +29,7 @@ FROM_OUTCOMES: Final = (
     "speedup", "speedup_low", "speedup_high", "candidate_ns", "baseline_ns", "sessions",
     "spread_within", "spread_between", "machine_drift", "code_drift", "share_of_peak", "bound", "floor_ns",
     "exclusive", "clock_state", "gpu_name", "gpu_uuid", "driver", "hostname", "engine", "image_id",
-    "torch", "triton", "cuda", "matrix", "started_at", "compile_s", "total_s",
+    "torch", "triton", "cuda", "matrix", "started_at", "compile_s", "total_s", "kind",
 )  # fmt: skip
 _FIRST: Final = (
     "registers_max", "spill_bytes_max", "exclusive_reason", "clock_reason", "sm_clock_mhz", "power_w",

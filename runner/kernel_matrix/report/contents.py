@@ -11,7 +11,7 @@ import polars as pl
 
 from kernel_matrix.analysis.audit.check import AuditCheck
 from kernel_matrix.analysis.comparison import Comparison
-from kernel_matrix.analysis.outcomes import outcomes
+from kernel_matrix.analysis.outcomes import ordinary, outcomes
 from kernel_matrix.analysis.questions import Answer
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import NothingSelectedError
@@ -81,13 +81,14 @@ def gather(
 ) -> tuple[ReportContents, pl.DataFrame]:
     """Collect the contents; also returns the outcomes that they are made of."""
     found = outcomes(tables.cells).select(_NEEDED).collect(engine="streaming")
+    ours = ordinary(found)
     contents = ReportContents(
         title=title,
         made_at=made_at,
         folders=folders,
         overview=make_overview(found, tables),
-        portability=summarise_portability(found),
-        grid=heat_map.build_heat_map(found),
+        portability=summarise_portability(ours),
+        grid=heat_map.build_heat_map(ours),
         failures=failure_groups.group_failures(found),
         comparison=comparison,
         findings=findings,

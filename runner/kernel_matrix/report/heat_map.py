@@ -1,8 +1,9 @@
 """The heat map GPU × problem: the best candidate that passed, and the number that passed.
 
 A candidate *passes* at (GPU, problem, dtype, toolchain) when it passes with every workload that counts there; its
-speed-up is the geometric mean over them. The *best* has the highest speed-up, which is biased upwards where many
-noisy candidates compete, so its verdict and grade are shown with it.
+speed-up is the geometric mean over those that every GPU with times of the problem has, if there are any: a small
+shape on one GPU says nothing about a large one on another. The *best* has the highest speed-up, which is biased
+upwards where many noisy candidates compete, so its verdict and grade are shown with it.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ def build_heat_map(outcomes: pl.DataFrame) -> pl.DataFrame:
         ``candidates`` (that count), ``passed``, ``uncounted``, ``best`` (speed-up), ``mean`` (geometric mean of the
         speed-ups of all that passed), ``best_candidate``, ``state`` (of :data:`STATES`) and ``grade`` of the best.
     """
-    usable = pl.col("speedup").is_finite() & (pl.col("speedup") > 0)
-    verdict = pl.col("verdict").to_physical()
+    usable = pl.col("speedup").is_finite() & (pl.col("speedup") > 0) & pl.col("_alike")
+    verdict = pl.col("verdict").filter(pl.col("_alike")).to_physical()
     each = (
-        outcomes.lazy()
+        _with_common_workloads(outcomes.lazy())
         .group_by(*PLACE, "category", "candidate")
         .agg(
             pl.col("counted").any(),
@@ -85,6 +86,29 @@ def build_heat_map(outcomes: pl.DataFrame) -> pl.DataFrame:
         .drop("_best")
         .sort(*PLACE)
         .collect()
+    )
+
+
+def _with_common_workloads(outcomes: pl.LazyFrame) -> pl.LazyFrame:
+    """Flag, as ``_alike``, outcomes of workloads that all GPUs with times of the problem and dtype have.
+
+    Where no workload is common, all are flagged.
+    """
+    key = ("problem", "dtype")
+    timed = outcomes.filter(pl.col("speedup").is_not_null())
+    gpus = timed.group_by(key).agg(pl.col("gpu").n_unique().alias("_all"))
+    common = (
+        timed.group_by(*key, "workload")
+        .agg(pl.col("gpu").n_unique().alias("_gpus"))
+        .join(gpus, on=key, nulls_equal=True)
+        .filter(pl.col("_gpus") == pl.col("_all"))
+        .select(*key, "workload", _common=pl.lit(True))
+    )
+    any_common = common.select(*key, _some=pl.lit(True)).unique()
+    return (
+        outcomes.join(common, on=[*key, "workload"], how="left", nulls_equal=True)
+        .join(any_common, on=key, how="left", nulls_equal=True)
+        .with_columns(_alike=pl.col("_common").fill_null(False) | pl.col("_some").is_null())
     )
 
 

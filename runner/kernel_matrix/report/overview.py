@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from kernel_matrix.analysis.outcomes import ordinary
 from kernel_matrix.analysis.questions import QuestionOptions, ask
 from kernel_matrix.analysis.sentences import listed
 from kernel_matrix.analysis.tables import Tables
@@ -37,6 +38,8 @@ class Overview:
     """Failures of candidates that are declared to end with this status (controls)."""
     unexpected_passes: int
     """Passes of candidates that are declared to fail."""
+    apart: Sequence[tuple[str, int, int]]
+    """Controls and references, which are in no rate: (kind, cells, cells that ended as declared)."""
     ran: Sequence[tuple[str, str]]
     """Facts about the run: (name, values)."""
     trust: Mapping[str, Sequence[tuple[str, int, int]]]
@@ -56,53 +59,49 @@ def make_overview(outcomes: pl.DataFrame, tables: Tables) -> Overview:
     whole: dict[str, Any] = rates.row(-1, named=True) if rates.height else nothing
     fault = outcomes["fault"].cast(pl.String)
     expect = outcomes["expect"].cast(pl.String)
+    ours = ordinary(outcomes)
     as_declared = outcomes["status"].cast(pl.String) == expect
     speedup = outcomes["speedup"].drop_nulls()
     return Overview(
         outcomes=outcomes.height,
         cells=whole["cells"],
-        problems=outcomes["problem"].n_unique(),
-        candidates=outcomes["candidate"].n_unique(),
+        problems=ours["problem"].n_unique(),
+        candidates=ours["candidate"].n_unique(),
         counted=whole["counted"],
         passed=round((whole["correct_rate"] or 0) * whole["counted"]),
         expected=int(((fault != Fault.NONE.value) & as_declared).sum()),
         unexpected_passes=int(((expect != Status.PASSED.value) & outcomes["passed"]).sum()),
+        apart=_apart(outcomes) if ours.height < outcomes.height else (),
         ran=_ran(outcomes),
-        trust=_trust(outcomes.filter(pl.col("speedup").is_not_null())),
+        trust=_trust(ours.filter(pl.col("speedup").is_not_null())),
         scores=rates,
         odd_times=int((~(speedup.is_finite() & (speedup > 0))).sum()),
         labels=_labels(outcomes, tables),
     )
 
 
-def score_gpus(tables: Tables) -> pl.DataFrame:
-    """Score each GPU, and all GPUs together where there are several.
+def _apart(outcomes: pl.DataFrame) -> list[tuple[str, int, int]]:
+    as_declared = pl.col("status").cast(pl.String) == pl.col("expect").cast(pl.String)
+    cells = outcomes.filter(pl.col("kind") != "candidate").unique("record")
+    return cells.group_by("kind").agg(pl.len(), as_declared.sum()).sort("kind").rows()
 
-    The row ``all`` is the mean of the others weighted by their denominators, which equals scoring all at once.
-    """
-    found = ask("scores", tables, QuestionOptions(by=("gpu",), thresholds=THRESHOLDS, draws=(1,)))
-    by_gpu = next(answer.table for answer in found if answer.name == "scores").select(
-        "gpu", "cells", "counted", "timed", *_OF_COUNTED, "speedup", "share_slower"
-    )
-    return pl.concat([by_gpu, by_gpu.select(_totals())], how="vertical_relaxed") if by_gpu.height > 1 else by_gpu
+
+def score_gpus(tables: Tables) -> pl.DataFrame:
+    """Score each GPU, and all GPUs together, in a row ``all``, where there are several."""
+    scored = [_scored(tables, ("gpu",))]
+    if scored[0].height > 1:
+        scored.append(_scored(tables, ()).with_columns(gpu=pl.lit("all")).select(scored[0].columns))
+    return pl.concat(scored, how="vertical_relaxed")
+
+
+def _scored(tables: Tables, by: tuple[str, ...]) -> pl.DataFrame:
+    found = ask("scores", tables, QuestionOptions(by=by, thresholds=THRESHOLDS, draws=(1,)))
+    columns = (*by, "cells", "counted", "timed", *_OF_COUNTED, "speedup", "share_faster", "share_slower")
+    return next(answer.table for answer in found if answer.name == "scores").select(columns)
 
 
 _OF_COUNTED: Final = ("compile_rate", "correct_rate", *(f"fast_{p:g}" for p in THRESHOLDS))
 """Shares of the cells that count."""
-
-
-def _totals() -> list[pl.Expr]:
-    def mean(value: pl.Expr, weight: str) -> pl.Expr:
-        known = pl.col(weight).filter(value.is_not_null())
-        return pl.when(known.sum() > 0).then((value * pl.col(weight)).sum() / known.sum())
-
-    return [
-        pl.lit("all").alias("gpu"),
-        pl.col("cells", "counted", "timed").sum(),
-        *(mean(pl.col(name), "counted").alias(name) for name in _OF_COUNTED),
-        mean(pl.col("speedup").log(), "timed").exp().alias("speedup"),
-        mean(pl.col("share_slower"), "timed").alias("share_slower"),
-    ]
 
 
 def _labels(outcomes: pl.DataFrame, tables: Tables) -> dict[str, int]:
@@ -125,6 +124,12 @@ def _labels(outcomes: pl.DataFrame, tables: Tables) -> dict[str, int]:
     }
 
 
+def apart_notes(overview: Overview) -> Iterator[str]:
+    """Yield a sentence about controls and one about references, which are in no rate."""
+    for kind, cells, as_declared in overview.apart:
+        yield f"{number(cells, f'{kind}')} in no rate; {as_declared:,} ended as declared."
+
+
 def label_notes(overview: Overview) -> Iterator[tuple[str, str]]:
     """Yield each label with how many outcomes carry it, its class, its meaning, and what to do about it."""
     for label, outcomes in overview.labels.items():
@@ -133,7 +138,8 @@ def label_notes(overview: Overview) -> Iterator[tuple[str, str]]:
 
 def score_rows(overview: Overview) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Format the scores: the names of the columns, of which the first is text, and a row per GPU."""
-    head = ("GPU", "cells", "count", "compiled", "correct", *(f"fast {p:g}×" for p in THRESHOLDS), "speed-up", "slower")
+    fast = (f"fast {p:g}×" for p in THRESHOLDS)
+    head = ("GPU", "cells", "count", "compiled", "correct", *fast, "speed-up", "faster", "slower")
     rows = [
         (
             row["gpu"] or DASH,
@@ -141,6 +147,7 @@ def score_rows(overview: Overview) -> tuple[tuple[str, ...], list[tuple[str, ...
             f"{row['counted']:,}",
             *(rate(row[name]) for name in _OF_COUNTED),
             times(row["speedup"]),
+            rate(row["share_faster"]),
             rate(row["share_slower"]),
         )
         for row in overview.scores.iter_rows(named=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
+from urllib.parse import quote
 
 import polars as pl
 
@@ -14,7 +15,7 @@ from kernel_matrix.report.failure_groups import REASON_HEAD, reason_cells, unexp
 from kernel_matrix.report.heat_map import overall
 from kernel_matrix.report.markup import Html, element, joined
 from kernel_matrix.report.number_format import DASH, GLYPHS, MEANINGS, bucket, number, rate, share, times
-from kernel_matrix.report.overview import Overview, label_notes, score_rows
+from kernel_matrix.report.overview import Overview, apart_notes, label_notes, score_rows
 
 _MOST_PROBLEMS: Final = 40
 _MOST_GPUS: Final = 16
@@ -52,27 +53,45 @@ def _block(title: str, inside: Html, *, wide: bool = False) -> Html:
 def _headline(overview: Overview) -> Html:
     whole = overview.scores.row(-1, named=True)
     aside = overview.cells - overview.counted
+    timed = f"{whole['timed']:,}"
     tested = f"{number(overview.problems, 'problem')}, {number(overview.candidates, 'candidate')}"
     figures = (
-        (f"{overview.cells:,}", "cells", tested),
+        (f"{overview.cells:,}", "cells", tested, ""),
         (
             rate(whole["correct_rate"]),
             "correct",
             f"{overview.passed:,} of {overview.counted:,} that count"
             + (f"; {aside:,} {'does' if aside == 1 else 'do'} not" if aside else ""),
+            "status=passed",
         ),
-        (rate(whole["fast_1"]), "correct and faster than the baseline", "fast₁, of all that count"),
-        (times(whole["speedup"]), "mean speed-up of the correct ones", f"geometric, {whole['timed']:,} timed"),
-        (rate(whole["share_slower"]), "slower than the baseline", "of all that are timed"),
-    )
-    return element(
-        "div",
-        *(
-            element("div", element("b", value), element("span", what), element("small", of), class_="figure")
-            for value, what, of in figures
+        (
+            times(whole["speedup"]),
+            "mean speed-up of the correct ones",
+            f"geometric, over problems; {timed} timed",
+            "status=passed speedup!=null",
         ),
-        class_="figures",
+        (
+            rate(whole["share_faster"]),
+            "faster than the baseline",
+            "by verdict, of all that are timed",
+            "verdict=faster",
+        ),
+        (
+            rate(whole["share_slower"]),
+            "slower than the baseline",
+            "by verdict, of all that are timed",
+            "verdict=slower",
+        ),
     )
+    kind = "kind=candidate " if overview.apart else ""
+    linked = ((value, what, of, f"{kind}{rows}") for value, what, of, rows in figures)
+    return element("div", *(_figure(*figure) for figure in linked), class_="figures")
+
+
+def _figure(value: str, what: str, of: str, rows: str) -> Html:
+    """Write a number that links to the rows that it counts."""
+    link = element("a", value, href=f"#cells/{quote(rows.strip(), safe='=!')}")
+    return element("div", element("b", link), element("span", what), element("small", of), class_="figure")
 
 
 def _facts(overview: Overview) -> Html:
@@ -100,8 +119,7 @@ def _bar(question: str, answers: Sequence[tuple[str, int, int]]) -> Html:
 
 
 def _trust_notes(overview: Overview, findings: Sequence[AuditFinding] | None) -> Iterator[str]:
-    if overview.expected:
-        yield f"{number(overview.expected, 'outcome')} failed exactly as declared: controls, which must fail."
+    yield from apart_notes(overview)
     if overview.unexpected_passes:
         yield f"{number(overview.unexpected_passes, 'outcome')} passed although declared to fail: look at these first."
     if overview.odd_times:
@@ -119,8 +137,9 @@ def _trust_notes(overview: Overview, findings: Sequence[AuditFinding] | None) ->
 def _scores(overview: Overview) -> Html:
     head, rows = score_rows(overview)
     note = (
-        "Shares are of cells that count: passed, or failed by the candidate's own fault. fast p×: correct and more than"
-        " p times as fast as the baseline. Speed-up: geometric mean over what passed; slower: share of what was timed."
+        "Shares are of cells that count: passed, or failed by the candidate's own fault; controls and references are in"
+        " none. fast p×: correct and more than p times as fast as the baseline, by the ratio alone. Speed-up: geometric"
+        " mean over what passed, each problem alike; faster and slower: shares of what was timed, by verdict."
     )
     return joined(_table(head, rows, texts=head[:1]), element("p", note, class_="note"))
 

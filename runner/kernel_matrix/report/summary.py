@@ -14,7 +14,7 @@ from kernel_matrix.report.failure_groups import REASON_HEAD, reason_cells, unexp
 from kernel_matrix.report.heat_map import overall
 from kernel_matrix.report.markdown import code, comparison_markdown
 from kernel_matrix.report.number_format import DASH, GLYPHS, MEANINGS, number, one_line, rate, share, times
-from kernel_matrix.report.overview import label_notes, score_rows
+from kernel_matrix.report.overview import apart_notes, label_notes, score_rows
 
 _MOST_REASONS: Final = 10
 _MOST_PROBLEMS: Final = 30
@@ -63,10 +63,12 @@ def _sentences(contents: ReportContents) -> Iterator[str]:
     whole = overview.scores.row(-1, named=True)
     yield (
         f"{number(overview.cells, 'cell')}: {overview.passed:,} of {overview.counted:,} that count are correct"
-        f" ({share(overview.passed, overview.counted)}), {rate(whole['fast_1'])} correct and faster than the baseline;"
-        f" geometric-mean speed-up of the correct ones {times(whole['speedup'])} ({whole['timed']:,} timed)."
+        f" ({share(overview.passed, overview.counted)}); geometric-mean speed-up of the correct ones"
+        f" {times(whole['speedup'])} ({whole['timed']:,} timed, each problem alike):"
+        f" {rate(whole['share_faster'])} faster and {rate(whole['share_slower'])} slower than the baseline, by verdict."
         + (f" {number(aside, 'cell')} {'does' if aside == 1 else 'do'} not count." if aside else "")
     )
+    yield from apart_notes(overview)
     yield contents.portability
     for question, answers in overview.trust.items():
         timed = sum(count for _, count, _ in answers)

@@ -31,7 +31,7 @@ function cellColumns(at = (row) => row) {
 }
 
 const ANYWHERE = ['problem', 'candidate', 'workload', 'gpu', 'toolchain', 'dtype', 'category', 'status', 'message'];
-const PICKED = [['gpu', 'GPU'], ['toolchain', 'Toolchain'], ['dtype', 'Dtype'], ['category', 'Category'], ['status', 'Status'], ['verdict', 'Verdict'], ['verdict_reason', 'Why'], ['grade', 'Grade']];
+const PICKED = [['kind', 'Kind'], ['gpu', 'GPU'], ['toolchain', 'Toolchain'], ['dtype', 'Dtype'], ['category', 'Category'], ['status', 'Status'], ['verdict', 'Verdict'], ['verdict_reason', 'Why'], ['grade', 'Grade']];
 
 function cellsPage(query) {
   if (!cells.rows) return [h('h2', {}, 'All cells'), statement('There are no cells.')];
