@@ -108,6 +108,7 @@ def test_one_session_tells_only_what_no_noise_explains():
     assert (coarse.reason, coarse.figure) == (VerdictReason.COARSE_CLOCK, 0.3)
     assert compare_within(1.04, [1.04] * 10).reason is VerdictReason.ONE_SESSION
     assert compare_within(2.0, [2.0]).reason is VerdictReason.ONE_BLOCK
+    assert compare_within(1.11, [1.11, 0.95, 1.0]).reason is VerdictReason.BLOCKS_DISAGREE
     assert compare_within(2.0, [2.0, 2.01, 1.99, 2.0]).reason is VerdictReason.BEYOND_FLOOR
     at_floor = compare_within(1.05, [1.05, 1.05])
     assert at_floor.chance == pytest.approx(0.01)

@@ -103,7 +103,7 @@ def compare_within(speedup: float, paired: Sequence[float], *, grain: float = 0.
     verdict = Verdict.INCONCLUSIVE
     if blocks.excludes_one and size > math.log1p(floor):
         verdict, reason, figure = _direction(blocks), VerdictReason.BEYOND_FLOOR, floor
-    elif size <= math.log1p(ONE_SESSION_FLOOR):
+    elif max(size, _distance(speedup)) <= math.log1p(ONE_SESSION_FLOOR):
         reason, figure = VerdictReason.ONE_SESSION, ONE_SESSION_FLOOR
     elif len(paired) == 1:
         reason, figure = VerdictReason.ONE_BLOCK, 1.0

@@ -15,7 +15,7 @@ DISCARDED: Final = ("discarded_samples", *(f"discarded_{cause}" for cause in CAU
 _AS_WANTED = frozenset({ClockState.LOCKED.value, ClockState.NOT_APPLICABLE.value})
 
 
-_RATIO, _SHARE, _NUMBER = "{:.3g}x", "{:.2g} %", "{:.0f}"
+_RATIO, _SHARE, _NUMBER = "{:.3g}x", "{:.1f} %", "{:.0f}"
 _FIGURES: Final[Mapping[VerdictReason, str]] = {
     VerdictReason.BEYOND_MARGIN: _RATIO,
     VerdictReason.BEYOND_FLOOR: _SHARE,
@@ -77,7 +77,8 @@ def describe_reason(reason: str | None, figure: float | None) -> str:
     if reason is None or figure is None:
         return reason or ""
     form = _FIGURES[VerdictReason(reason)]
-    return f"{reason} {form.format(100 * figure if form is _SHARE else figure)}"
+    text = form.format(100 * figure if form is _SHARE else figure)
+    return f"{reason} {text.replace('.0 ', ' ')}"
 
 
 def discards(row: Mapping[str, int]) -> dict[str, int]:
