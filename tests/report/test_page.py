@@ -135,3 +135,34 @@ def test_missing_chart_library_error_says_what_to_install(monkeypatch):
     with pytest.raises(UsageError, match="vl-convert-python") as caught:
         chart_library()
     assert "pip install 'kernel-matrix[report]'" in str(caught.value)
+
+
+def gpus_rows(**further):
+    return [
+        row
+        for number, (gpu, us) in enumerate((("h200", 100.0), ("h100", 125.0)))
+        for problem, factor in (("softmax", 1.0), ("gelu", 1.1 + number))
+        for row in over_sessions(
+            [(200e3, us * factor * 1e3)] * 2,
+            **{"gpu": gpu, "problem": problem, "candidate": f"{problem}/one", "category": problem, **further},
+        )
+    ]
+
+
+def test_page_of_two_gpus_answers_how_much_faster(write_page):
+    page = read(write_page(tables(gpus_rows())))
+    assert "h200 is 1.73× (95 % interval" in page.text
+    assert "h200 against h100: candidates" in page.text
+    assert page.names.count("svg") == 1
+    assert page.names.count("circle") == 3  # all, and two categories
+
+
+def test_page_of_one_gpu_compares_no_gpus(write_page):
+    page = read(write_page(tables([row for row in gpus_rows() if row["gpu"] == "h200"])))
+    assert "svg" not in page.names
+    assert "GPU against GPU" not in page.text
+
+
+def test_page_of_gpus_without_common_work_compares_none(write_page):
+    page = read(write_page(tables([*gpus_rows()[:2], *gpus_rows()[-2:]])))
+    assert "GPU against GPU" not in page.text

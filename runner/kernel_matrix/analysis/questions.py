@@ -30,6 +30,8 @@ class QuestionOptions:
     """Differences up to this share do not matter in practice."""
     best_known: Path | None = None
     """A frozen table of best-known times; None: one is made from the tables."""
+    weights: Path | None = None
+    """Weights of problems in the means of ``gpus``; None: all are equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,8 @@ class Answer:
     """Column → its meaning, its unit, and the source of its formula."""
     notes: Sequence[str] = ()
     """Omissions with their reasons, and cautions; whole sentences."""
+    statements: Sequence[str] = ()
+    """The answer in words, to be read before the table; whole sentences."""
 
 
 Ask = Callable[[Tables, QuestionOptions], list[Answer]]
@@ -55,6 +59,7 @@ QUESTIONS: Registry[Ask] = Registry(
         "scores": "kernel_matrix.analysis.scores:scores",
         "portability": "kernel_matrix.analysis.portability:portability",
         "ranks": "kernel_matrix.analysis.ranks:ranks",
+        "gpus": "kernel_matrix.analysis.gpu_ratios:gpu_ratios",
         "sensitivity": "kernel_matrix.analysis.sensitivity:sensitivity",
         "variance": "kernel_matrix.analysis.variance:variance",
         "attribution": "kernel_matrix.analysis.attribution:attribution",

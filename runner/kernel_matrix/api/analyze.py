@@ -23,18 +23,20 @@ def analyze(
     draws: Sequence[int] = (),
     margin: float | None = None,
     best_known: str | Path | None = None,
+    weights: str | Path | None = None,
 ) -> list[Answer]:
-    """Answer a question such as ``scores``, ``portability``, ``ranks`` or ``variance``.
+    """Answer a question such as ``scores``, ``portability``, ``gpus`` or ``variance``.
 
     Args:
         question: One of ``kernel_matrix.QUESTIONS``.
         results: Opened results, or a folder.
         by: Slices: one row of the answer per combination of their values; one row for all where none is named.
-        platforms: The GPUs that portability is over; all by default.
+        platforms: The GPUs that are compared; all by default.
         thresholds: The p of ``fast_p``.
         draws: The k of ``pass@k``.
         margin: Differences up to this share are none.
         best_known: A frozen table of best-known times, for portability.
+        weights: A file with weights of problems and categories, for gpus.
 
     Raises:
         UsageError: The question or an option is not known.
@@ -53,6 +55,7 @@ def analyze(
         "draws": tuple(draws),
         "margin": margin,
         "best_known": Path(best_known) if best_known else None,
+        "weights": Path(weights) if weights else None,
     }
     # What is not given keeps the default that QuestionOptions has for it.
     options = QuestionOptions(**{name: value for name, value in given.items() if value not in (None, ())})

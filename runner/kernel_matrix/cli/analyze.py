@@ -24,6 +24,7 @@ ABOUT: Final = {
     "scores": "how often candidates are right, and how fast: rates, fast_p, pass@k, fast_p@N, costs",
     "portability": "how much of a GPU's best each candidate reaches on every GPU of a set, and what passes on one only",
     "ranks": "whether the best candidate on one GPU is the best on another, and what it costs if not",
+    "gpus": "how much faster one GPU is than another, on what, and whether its data sheet predicts it",
     "sensitivity": "what another dtype or toolchain does to times and verdicts",
     "variance": "where a time's noise comes from, and how many sessions a wanted precision needs",
     "attribution": "how much of correctness and speed-up category, method, GPU, toolchain and dtype explain",
@@ -33,11 +34,12 @@ ABOUT: Final = {
 
 _USED_BY: Final = {
     "by": ("--by", tuple(question for question in ABOUT if question != "drift")),
-    "platforms": ("--platforms", ("portability", "ranks", "sensitivity")),
+    "platforms": ("--platforms", ("portability", "ranks", "gpus", "sensitivity")),
     "thresholds": ("--p", ("scores",)),
     "draws": ("--k", ("scores",)),
     "margin": ("--margin", ("ranks", "drift")),
     "best_known": ("--best-known", ("portability",)),
+    "weights": ("--weights", ("gpus",)),
 }
 """Argument → its option, and the questions that use it."""
 
@@ -58,7 +60,7 @@ def register(app: typer.Typer) -> None:
         question: str = typer.Argument("", help=f"One of {', '.join(ABOUT)}.", show_default=False),
         folders: Folders = None,
         by: list[str] = typer.Option(None, metavar="A,B", help="Slice by these: gpu,dtype,method,…"),
-        platforms: list[str] = typer.Option(None, metavar="A,B", help="GPUs that portability is over; default: all."),
+        platforms: list[str] = typer.Option(None, metavar="A,B", help="GPUs that are compared; default: all."),
         p: list[str] = typer.Option(None, metavar="A,B", help="The p of fast_p."),
         k: list[str] = typer.Option(None, metavar="A,B", help="The k of pass@k."),
         margin: float = typer.Option(None, help="Differences up to this share are none.", show_default=False),
@@ -71,6 +73,9 @@ def register(app: typer.Typer) -> None:
             metavar="FILE",
             help="First write the best times of these tables to FILE, and use them; for portability.",
             show_default=False,
+        ),
+        weights: Path | None = typer.Option(
+            None, metavar="FILE", help="Weights of problems and categories, for gpus.", show_default=False
         ),
         explain: bool = typer.Option(False, "--explain", help="Also say what each column means."),
         as_json: Json = False,
@@ -94,6 +99,7 @@ def register(app: typer.Typer) -> None:
             "draws": _listed(k, int, "--k"),
             "margin": margin,
             "best_known": best_known if freeze is None else freeze,
+            "weights": weights,
         }
         given = {name: value for name, value in given.items() if value not in (None, ())}
         _check(question, given)
@@ -156,6 +162,7 @@ def _document(question: str, by: Sequence[str], answers: Sequence[Answer]) -> di
             {
                 "name": answer.name,
                 "title": answer.title,
+                "statements": list(answer.statements),
                 "rows": answer.table.to_dicts(),
                 "meanings": dict(answer.meanings),
                 "notes": list(answer.notes),
@@ -171,6 +178,8 @@ def _print(answers: Sequence[Answer], *, explain: bool) -> None:
         if number:
             out.print()
         out.print(printable(answer.title), style="bold", markup=False)
+        for statement in answer.statements:
+            out.print(printable(statement), markup=False)
         left_out = _print_table(out, answer)
         if explain:
             for name in answer.table.columns:
@@ -184,7 +193,7 @@ def _print_table(out: Console, answer: Answer) -> list[str]:
     """Print as much of a table as there is room for; return notes on what was left out."""
     frame = answer.table
     if frame.is_empty():
-        return [] if answer.notes else ["There is nothing to show."]
+        return [] if answer.notes or answer.statements else ["There is nothing to show."]
     shown = frame.head(_ROWS)
     columns = {name: [_text_of(value) for value in shown[name].to_list()] for name in shown.columns}
     fitting = list(_fitting(columns, out.width))

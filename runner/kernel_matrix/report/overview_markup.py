@@ -16,6 +16,8 @@ from kernel_matrix.report.heat_map import overall
 from kernel_matrix.report.markup import Html, element, joined
 from kernel_matrix.report.number_format import DASH, GLYPHS, MEANINGS, bucket, number, rate, share, times
 from kernel_matrix.report.overview import Overview, apart_notes, label_notes, score_rows
+from kernel_matrix.report.question_pages import QuestionPage
+from kernel_matrix.report.ratio_plot import PlottedRatio, ratio_plot
 
 _MOST_PROBLEMS: Final = 40
 _MOST_GPUS: Final = 16
@@ -24,10 +26,15 @@ _COLUMNS: Final = 12
 """Columns that fit on the page when heat maps stand side by side."""
 _MOST_REASONS: Final = 10
 _MOST_ROWS: Final = 15
+_GPUS: Final = "gpus"
+_PLOTTED: Final = ("category", "dtype")
+"""Slices that are plotted, of a pair that has several of one kind."""
+_MOST_PLOTS: Final = 4
+_MOST_SLICES: Final = 12
 
 
-def overview_section(contents: ReportContents) -> Html:
-    """Write the section ``overview``."""
+def overview_section(contents: ReportContents, questions: Sequence[QuestionPage] = ()) -> Html:
+    """Write the section ``overview``; of ``questions``, the answer to ``gpus`` is on it."""
     if not contents.overview.outcomes:
         empty = (
             "These tables hold no results. Run cells with `kernel-matrix run`, merge them, and make the report again."
@@ -41,6 +48,9 @@ def overview_section(contents: ReportContents) -> Html:
         _block("Where it runs", _portable(contents), wide=True),
         _block("What broke", _broke(contents), wide=True),
     ]
+    against = next((one for one in questions if one.question == _GPUS and not one.statement), None)
+    if against is not None:
+        parts.insert(1, _block("GPU against GPU", _gpu_ratios(against), wide=True))
     if contents.comparison is not None:
         parts.insert(1, _block(f"Against {contents.comparison.base}", _compared(contents.comparison), wide=True))
     return element("section", *parts, id="overview")
@@ -213,6 +223,29 @@ def _place(row: Mapping[str, Any] | None) -> Html:
     )
     kind = bucket(row["best"]) if state not in ("failed", "uncounted") else state
     return element("td", element("span", GLYPHS[state]), speed and f" {speed}", class_=kind, title=hint)
+
+
+def _gpu_ratios(page: QuestionPage) -> Html:
+    """Write the answer in words, and a plot for each of the first pairs."""
+    answers = {answer.name: answer for answer in page.answers}
+    whole, slices = answers[_GPUS].table, answers["slices"].table
+    statements = [element("p", line) for line in answers[_GPUS].statements]
+    # The first row of a pair is its headline; pairs of the first GPU come first.
+    pairs = whole.unique(["gpu", "than"], keep="first", maintain_order=True)
+    plots = []
+    for pair in pairs.filter(pl.col("gpu") == pairs["gpu"][0]).head(_MOST_PLOTS).iter_rows(named=True):
+        ends = (pl.col("gpu") == pair["gpu"]) & (pl.col("than") == pair["than"]) & (pl.col("kind") == pair["kind"])
+        rows = slices.filter(ends & pl.col("by").is_in(_PLOTTED)).filter(pl.len().over("by") > 1)
+        shown = rows.filter(pl.col("problems").rank("ordinal", descending=True).over("by") <= _MOST_SLICES)
+        plotted = [_plotted("all", pair), *(_plotted(row["value"], row) for row in shown.iter_rows(named=True))]
+        plots.append(ratio_plot(f"{pair['gpu']} against {pair['than']}: {pair['kind']}", plotted))
+    note = "Each problem counts once. All pairs, sizes and languages, and what falls short: the page Answers, gpus."
+    return joined(*statements, element("div", *plots, class_="pair"), element("p", note, class_="note"))
+
+
+def _plotted(label: str, row: Mapping[str, Any]) -> PlottedRatio:
+    values = {name: row[name] for name in ("ratio", "low", "high", "memory", "compute")}
+    return PlottedRatio(label=label, **values)
 
 
 def _broke(contents: ReportContents) -> Html:

@@ -76,7 +76,7 @@ def assemble(contents: ReportContents, details: PageDetails, library: str) -> st
     body = element(
         "body",
         _header(contents),
-        element("main", overview_section(contents), element("div", id="page", hidden=""), id="main"),
+        element("main", overview_section(contents, details.questions), element("div", id="page", hidden=""), id="main"),
         element("footer", _footer(contents)),
         raw("script", embed_json(_data(contents, details)), type="application/json", id="data"),
         raw("script", library, type="text/plain", id="library"),
@@ -173,6 +173,7 @@ def _question_data(one: QuestionPage) -> dict[str, Any]:
         {
             "name": answer.name,
             "title": answer.title,
+            "statements": list(answer.statements),
             "notes": list(answer.notes),
             "meanings": dict(answer.meanings),
             "frame": encode_columns(answer.table),

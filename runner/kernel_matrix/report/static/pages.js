@@ -82,6 +82,7 @@ function answersPage(chosenQuestion) {
       const explained = Object.entries(answer.meanings).filter(([name]) => frame.has(name));
       return h('div', { class: 'answer' },
         h('h3', {}, answer.title),
+        answer.statements.map((line) => h('p', {}, line)),
         frame.rows ? table(frame.rows, columnsOf(frame, answer.meanings), { height: '26rem' }).node : statement('No rows.'),
         answer.notes.length ? h('ul', { class: 'notes' }, answer.notes.map((line) => h('li', {}, line))) : null,
         explained.length ? h('details', {}, h('summary', {}, 'What the columns mean'), facts(explained.map(([name, meaning]) => [name.replaceAll('_', ' '), meaning]))) : null);
