@@ -4,8 +4,10 @@ import json
 import subprocess
 
 import pytest
+from typer.testing import CliRunner
 
 from kernel_matrix.analysis.questions import QUESTIONS
+from kernel_matrix.cli import build_app
 from kernel_matrix.cli.analyze import ABOUT
 from kernel_matrix.results.store import RecordStore
 from tests.analysis.made import cell, write
@@ -75,6 +77,34 @@ def test_attribution_is_asked_the_same_way(lab):
     told = document(lab, "attribution", "one", "two", "--by", "gpu,dtype")
     assert [answer["name"] for answer in told["answers"]] == ["correctness", "speedup"]
     assert [row["factor"] for row in told["answers"][0]["rows"]] == ["gpu", "dtype", "(all together)"]
+
+
+def gpus(folder, *arguments):
+    return CliRunner().invoke(build_app(), ["analyze", "gpus", str(folder), *arguments])
+
+
+def test_gpus_are_told_in_words_before_the_table(lab):
+    title, first, head, *_rest = gpus(lab / "one").stdout.splitlines()
+    assert title == "Speed of GPUs against each other"
+    assert first.startswith("h100 is 1.00× as fast as h200 over 1 problem;")
+    assert head.split()[:3] == ["gpu", "than", "kind"]
+
+
+def test_gpus_in_json_have_statements(lab):
+    answers = json.loads(gpus(lab / "one", "--platforms", "h200,h100", "--json").stdout)["answers"]
+    assert [answer["name"] for answer in answers] == ["gpus", "slices", "short"]
+    assert answers[0]["statements"][0].startswith("h200 is 1.00× as fast as h100")
+    assert answers[0]["rows"][0]["ratio"] == pytest.approx(1.0)
+
+
+def test_gpus_weights_are_a_file_for_gpus_alone(lab):
+    path = lab / "weights.toml"
+    path.write_text("[problem]\nsoftmax = 2\n", encoding="utf-8")
+    assert "over 1 problem (weighted);" in gpus(lab / "one", "--weights", str(path)).stdout
+    done = CliRunner().invoke(build_app(), ["analyze", "scores", str(lab / "one"), "--weights", str(path)])
+    assert "scores does not look at --weights" in str(done.exception)
+    path.write_text("[problem]\nsoft = 2\n", encoding="utf-8")
+    assert "no problem named 'soft'" in str(gpus(lab / "one", "--weights", str(path)).exception)
 
 
 def test_an_option_given_twice_is_a_longer_list(lab):

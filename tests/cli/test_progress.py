@@ -34,15 +34,15 @@ def test_speeds_are_those_of_the_samples_that_count():
 @pytest.mark.parametrize(
     ("sessions", "line"),
     [
-        ((timed(0, 2_000, 4_000),), "passed: smoke 2.0 µs, 2.00x of eager, faster"),
-        ((timed(0, 2_000, 2_020),), "passed: smoke 2.0 µs, 1.01x of eager"),
+        ((timed(0, 2_000, 4_000),), "passed: smoke 2.0 µs, 2.00x of eager, faster (beyond_floor 5 %)"),
+        ((timed(0, 2_000, 2_020),), "passed: smoke 2.0 µs, 1.01x of eager, inconclusive (one_session 5 %)"),
         (
             (timed(0, 2_000, 4_000), timed(1, 2_000, 4_000)),
-            "passed: smoke 2.0 µs, 2.000x of eager (2.000 to 2.000), faster, grade A",
+            "passed: smoke 2.0 µs, 2.000x of eager (2.000 to 2.000), faster (beyond_margin 2x), grade A",
         ),
         (
             (timed(0, 2_000, 4_000), timed(1, 2_000, 3_000)),
-            "passed: smoke 2.0 µs, 1.732x of eager (0.278 to 10.772), inconclusive, grade A",
+            "passed: smoke 2.0 µs, 1.732x of eager (0.278 to 10.772), inconclusive (few_sessions 0.000183x), grade A",
         ),
         ((timed(0, 2_000, 4_000, labels=("interpreted",)),), "passed (interpreted: its speed says nothing)"),
     ],
@@ -54,7 +54,7 @@ def test_a_verdict_is_told_where_there_is_one(sessions, line):
 def test_a_grade_says_why_it_is_no_better():
     sessions = (timed(0, 2_000, 4_000), timed(1, 2_000, 4_000))
     unlocked = replace(make_record(), sessions=sessions, host=replace(HOST, clock_state="unlocked"))
-    assert verdict_line(unlocked).endswith("faster, grade B (clocks not locked)")
+    assert verdict_line(unlocked).endswith("faster (beyond_margin 2x), grade B (clocks not locked)")
 
 
 def test_what_was_only_compiled_is_told_by_its_kernels():

@@ -157,6 +157,19 @@ def test_page_of_two_gpus_answers_how_much_faster(write_page):
     assert page.names.count("circle") == 3  # all, and two categories
 
 
+def test_page_of_two_gpus_plots_what_limits(write_page):
+    page = read(write_page(tables(gpus_rows(flops=1e5, bytes=1e8))))
+    assert "memory-bound" in page.text
+    assert page.names.count("circle") == 4
+
+
+def test_page_of_three_gpus_plots_first_against_others(write_page):
+    page = read(write_page(tables([*gpus_rows(), *gpus_rows(gpu="a100")[-4:]])))
+    assert "h200 against the others" in page.text
+    assert "More pairs" in page.text
+    assert page.names.count("svg") == 3
+
+
 def test_page_of_one_gpu_compares_no_gpus(write_page):
     page = read(write_page(tables([row for row in gpus_rows() if row["gpu"] == "h200"])))
     assert "svg" not in page.names

@@ -173,7 +173,7 @@ def _sliced(scene: _Scene) -> Answer:
             parts.append(means.with_columns(names.alias("value"), by=pl.lit(by)).select(parts[0].columns))
     notes = [_SLICES]
     if missing:
-        notes.append(f"{missing} slices of a pair have no common work and are left out.")
+        notes.append(f"Slices of a pair left out, as they have no common work: {missing}.")
     if len(scene.sliced) < len(scene.pairs):
         left = len(scene.pairs) - len(scene.sliced)
         notes.append(f"{left} pairs without {scene.sliced[0].names[0]} are not sliced; choose GPUs with --platforms.")
@@ -193,7 +193,7 @@ def _named(means: pl.DataFrame, pair: GpuPair) -> pl.DataFrame:
 def _short(short: pl.DataFrame) -> Answer:
     kept = short.group_by("gpu", "than", maintain_order=True).head(MOST_SHORT)
     left = short.height - kept.height
-    notes = [f"{left} more that fall less short are left out."] if left else []
+    notes = [f"Left out, as they fall less short: {left}."] if left else []
     return Answer(
         name="short",
         title="Short of the prediction: workloads whose ratio is shown to be less",
@@ -236,9 +236,9 @@ def _notes(scene: _Scene, here: pl.DataFrame, request: QuestionOptions, *, toolc
     pairs = (*scene.pairs, *scene.apart)
     content, once = (sum(getattr(pair, name) for pair in pairs) for name in ("other_content", "passed_once"))
     if content:
-        yield f"{content} workloads of a pair have another content of problem or candidate, and are left out."
+        yield f"Workloads left out, as problem or candidate have another content on the other GPU: {content}."
     if once:
-        yield f"{once} workloads of a pair pass on one GPU and fail on the other, and are left out."
+        yield f"Workloads left out, as they pass on one GPU of a pair and fail on the other: {once}."
     ran = here.group_by("gpu").agg(pl.col("toolchain").drop_nulls().unique().sort().str.join(", ")).sort("gpu")
     if not toolchains_apart and ran["toolchain"].n_unique() > 1:
         each = listed([f"{gpu} ran with {toolchain or 'an unknown one'}" for gpu, toolchain in ran.iter_rows()], 6)
@@ -248,8 +248,8 @@ def _notes(scene: _Scene, here: pl.DataFrame, request: QuestionOptions, *, toolc
     impossible = sum(pair.prediction.impossible for pair in scene.sliced)
     if impossible:
         yield (
-            f"{impossible} workloads of a pair are faster than their roofline, from a cache or by a wrong count of "
-            "work: what limits them is unknown."
+            "Workloads whose limit is unknown, as they are faster than their roofline, from a cache or by a wrong "
+            f"count of work: {impossible}."
         )
     if request.weights:
         yield f"Problems are weighted by {request.weights}."

@@ -27,9 +27,13 @@ _COLUMNS: Final = 12
 _MOST_REASONS: Final = 10
 _MOST_ROWS: Final = 15
 _GPUS: Final = "gpus"
-_PLOTTED: Final = ("category", "dtype")
+_PLOTTED: Final = ("limit", "category", "dtype")
 """Slices that are plotted, of a pair that has several of one kind."""
+_LIMITS: Final = {"memory": "memory-bound", "compute": "compute-bound"}
+"""Limits that are plotted, and their labels."""
 _MOST_PLOTS: Final = 4
+_MOST_TOLD: Final = 2
+"""Statements about pairs of GPUs that are not folded."""
 _MOST_SLICES: Final = 12
 
 
@@ -226,26 +230,38 @@ def _place(row: Mapping[str, Any] | None) -> Html:
 
 
 def _gpu_ratios(page: QuestionPage) -> Html:
-    """Write the answer in words, and a plot for each of the first pairs."""
+    """Write the answer in words, a plot of the first GPU against all others, and one for each of its first pairs."""
     answers = {answer.name: answer for answer in page.answers}
     whole, slices = answers[_GPUS].table, answers["slices"].table
     statements = [element("p", line) for line in answers[_GPUS].statements]
+    told, more = statements[:_MOST_TOLD], statements[_MOST_TOLD:]
     # The first row of a pair is its headline; pairs of the first GPU come first.
     pairs = whole.unique(["gpu", "than"], keep="first", maintain_order=True)
+    pairs = pairs.filter(pl.col("gpu") == pairs["gpu"][0])
     plots = []
-    for pair in pairs.filter(pl.col("gpu") == pairs["gpu"][0]).head(_MOST_PLOTS).iter_rows(named=True):
+    if pairs.height > 1:
+        plotted = [_plotted(row["than"], row) for row in pairs.head(_MOST_SLICES).iter_rows(named=True)]
+        plots.append(ratio_plot(f"{pairs['gpu'][0]} against the others", plotted))
+    limit = pl.col("by") == _PLOTTED[0]
+    plottable = slices.filter(pl.col("by").is_in(_PLOTTED) & (~limit | pl.col("value").is_in(list(_LIMITS))))
+    for pair in pairs.head(_MOST_PLOTS).iter_rows(named=True):
         ends = (pl.col("gpu") == pair["gpu"]) & (pl.col("than") == pair["than"]) & (pl.col("kind") == pair["kind"])
-        rows = slices.filter(ends & pl.col("by").is_in(_PLOTTED)).filter(pl.len().over("by") > 1)
+        rows = plottable.filter(ends).filter(limit | (pl.len().over("by") > 1))
         shown = rows.filter(pl.col("problems").rank("ordinal", descending=True).over("by") <= _MOST_SLICES)
+        shown = shown.sort(pl.col("by").cast(pl.Enum(_PLOTTED)), maintain_order=True)
         plotted = [_plotted("all", pair), *(_plotted(row["value"], row) for row in shown.iter_rows(named=True))]
-        plots.append(ratio_plot(f"{pair['gpu']} against {pair['than']}: {pair['kind']}", plotted))
+        if len(plotted) > 1 or pairs.height == 1:
+            plots.append(ratio_plot(f"{pair['gpu']} against {pair['than']}: {pair['kind']}", plotted))
     note = "Each problem counts once. All pairs, sizes and languages, and what falls short: the page Answers, gpus."
-    return joined(*statements, element("div", *plots, class_="pair"), element("p", note, class_="note"))
+    further = [element("details", element("summary", "More pairs"), *more)] if more else []
+    return joined(*told, *further, element("div", *plots, class_="pair"), element("p", note, class_="note"))
 
 
 def _plotted(label: str, row: Mapping[str, Any]) -> PlottedRatio:
-    values = {name: row[name] for name in ("ratio", "low", "high", "memory", "compute")}
-    return PlottedRatio(label=label, **values)
+    limited = row.get("by") == _PLOTTED[0]
+    predictions = {name: row[name] for name in _LIMITS if not limited or name == label}
+    shown = _LIMITS[label] if limited else label
+    return PlottedRatio(label=shown, ratio=row["ratio"], low=row["low"], high=row["high"], **predictions)
 
 
 def _broke(contents: ReportContents) -> Html:

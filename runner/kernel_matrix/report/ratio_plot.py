@@ -38,9 +38,9 @@ class PlottedRatio:
     ratio: float
     low: float | None
     high: float | None
-    memory: float | None
+    memory: float | None = None
     """Prediction for memory-bound work."""
-    compute: float | None
+    compute: float | None = None
     """Prediction for compute-bound work."""
 
     @property
