@@ -53,7 +53,32 @@ def test_mean_ratios_of_one_problem_have_no_interval():
     assert found["noise"] == pytest.approx(np.expm1(1.959964 * 0.01), rel=1e-5)
 
 
-def test_mean_ratios_interval_is_not_narrower_than_noise():
+@pytest.mark.parametrize("problems", [2, 5, 30])
+@pytest.mark.parametrize("spread", [0.0, 0.05])
+@pytest.mark.parametrize("heavy", [False, True])
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 3.0)])
+def test_mean_ratios_interval_covers_the_truth(problems, spread, heavy, weights):
+    pages, noise = 4000, 0.02
+    dice = np.random.default_rng(problems)
+    shape = (pages, problems)
+    errors = dice.standard_t(3, shape) / np.sqrt(3) if heavy else dice.standard_normal(shape)
+    logs = 0.3 + spread * dice.standard_normal(shape) + noise * errors
+    number = np.arange(logs.size)
+    found = mean_ratios(
+        LogRatios(
+            log=logs.ravel(),
+            variance=np.full(logs.size, noise**2),
+            cell=number,
+            problem=number,
+            weight=np.tile(np.resize(weights, problems), pages),
+        ),
+        number // problems,
+    )
+    covered = ((found["low"].log() <= 0.3) & (found["high"].log() >= 0.3)).mean()
+    assert 0.93 <= covered <= (0.985 if heavy else 0.975)
+
+
+def test_mean_ratios_of_equal_ratios_have_the_noise_as_interval():
     found = one(ratios([1.5, 1.5, 1.5, 1.5], variance=0.04))
     assert found["high"] / found["ratio"] == pytest.approx(np.exp(1.959964 * 0.2 / 2))
 

@@ -171,7 +171,7 @@ def _sliced(scene: _Scene) -> Answer:
             means = _named(pair.means(slices), pair)
             names = pl.Series(list(values), dtype=pl.String).gather(means["slice"])
             parts.append(means.with_columns(names.alias("value"), by=pl.lit(by)).select(parts[0].columns))
-    notes = [_SLICES]
+    notes = [_SLICES] if scene.sliced else []
     if missing:
         notes.append(f"Slices of a pair left out, as they have no common work: {missing}.")
     if len(scene.sliced) < len(scene.pairs):
@@ -273,8 +273,8 @@ _MEANINGS: Final = {
     "value": "the slice",
     "ratio": "time on `than` ÷ time on `gpu`: it is so many times as fast; geometric mean over problems, each of them "
     "over its cells, each of them over its workloads",
-    "low": "lower bound of the 95 % interval for other problems like these (Student's t over problems; not narrower "
-    "than `noise`); null for one problem",
+    "low": "lower bound of the 95 % interval for other problems like these (Student's t over problems; `noise` where "
+    "they differ less than noise makes them differ); null for one problem",
     "high": "upper bound of it",
     "noise": "half-width of the 95 % interval of `ratio` for these problems, from the noise of sessions, as a share",
     "problems": "problems with common work and a weight above 0",

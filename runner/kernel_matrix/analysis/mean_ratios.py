@@ -2,7 +2,8 @@
 
 Workloads of a cell are averaged first, then the cells of a problem, then the problems: a problem with many workloads or
 candidates counts once. With equal weights, mean and interval are those of
-:func:`kernel_matrix.measure.intervals.log_interval` over problems, if the noise of sessions alone is not wider.
+:func:`kernel_matrix.measure.intervals.log_interval` over problems. Where problems differ so little that chance is no
+explanation, as with times that are all on one tick of a clock, the noise of sessions takes the place of their spread.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from scipy import special  # type: ignore[import-untyped]
 
 from kernel_matrix.analysis.quantiles import normal_quantile
 from kernel_matrix.analysis.standings import Floats, Places
 from kernel_matrix.measure.intervals import t_quantile
+
+_IMPLAUSIBLE: Final = 0.01
+"""Problems differ too little if noise alone makes them differ so little with at most this probability."""
 
 MEANS: Final[dict[str, pl.DataType]] = {
     "slice": pl.Int64(),
@@ -87,17 +92,21 @@ def mean_ratios(ratios: LogRatios, slices: Places) -> pl.DataFrame:
     share = problems.weight / np.bincount(place, problems.weight)[place]
     mean = np.bincount(place, share * problems.log)
     squares = np.bincount(place, share**2)
-    noise = normal_quantile() * np.sqrt(np.bincount(place, share**2 * problems.variance))
     off = np.bincount(place, share * (problems.log - mean[place]) ** 2)
     several = (count > 1) & (squares < 1)
     rest = np.where(several, 1 - squares, np.nan)
-    # The variance of a weighted mean; its degrees of freedom are those of as many equal weights (Kish 1965).
-    reach = t_quantile(rest / squares) * np.sqrt(off / rest * squares)
+    # Satterthwaite's degrees of freedom of the weighted sum of squares; problems − 1 if the weights are equal.
+    degrees = rest**2 / (squares - 2 * np.bincount(place, share**3) + squares**2)
+    variance = off / rest * squares
+    of_sessions = np.bincount(place, share**2 * problems.variance)
+    noise = normal_quantile() * np.sqrt(of_sessions)
+    little = variance * degrees < special.chdtri(degrees, 1 - _IMPLAUSIBLE) * of_sessions
+    reach = np.where(little, noise, t_quantile(degrees) * np.sqrt(variance))
     with np.errstate(over="ignore"):
         columns = {
             "slice": present,
             "ratio": np.exp(mean),
-            **{name: np.exp(mean + sign * np.maximum(reach, noise)) for name, sign in (("low", -1), ("high", 1))},
+            **{name: np.exp(mean + sign * reach) for name, sign in (("low", -1), ("high", 1))},
             "noise": np.expm1(noise),
             "problems": count,
             "workloads": np.bincount(np.searchsorted(present, slices[kept])),
