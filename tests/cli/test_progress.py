@@ -28,7 +28,7 @@ def test_speeds_are_those_of_the_samples_that_count():
         block(Role.BASELINE, 1, (4_000,)),
     )
     record = replace(make_record(), sessions=(session(workloads=(workload(name="smoke", blocks=blocks),)),))
-    assert verdict_line(record) == "passed: smoke 2.0 µs, 2.00x of eager"
+    assert verdict_line(record) == "passed: smoke 2.0 µs, 2.00x of eager, inconclusive (few_calls 1)"
 
 
 @pytest.mark.parametrize(
