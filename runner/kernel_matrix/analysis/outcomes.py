@@ -138,6 +138,11 @@ def _without_chance_verdicts(found: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
+def ended_as_declared() -> pl.Expr:
+    """Flag outcomes with the status that their candidate is declared to end with: passed, unless it says another."""
+    return pl.col("status").cast(pl.String) == pl.col("expect").cast(pl.String).fill_null(Status.PASSED.value)
+
+
 def ordinary(found: pl.DataFrame) -> pl.DataFrame:
     """Select outcomes of candidates that are neither controls nor references; all of them if there are none."""
     candidates = found.filter(pl.col("kind") == "candidate")

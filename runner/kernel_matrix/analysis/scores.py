@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from kernel_matrix.analysis.outcomes import CELL_KEY, ordinary, outcomes
+from kernel_matrix.analysis.outcomes import CELL_KEY, ended_as_declared, ordinary, outcomes
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.slices import columns_of
 from kernel_matrix.analysis.tables import Tables
@@ -207,7 +207,7 @@ def _directions() -> dict[str, pl.Expr]:
 
 def _apart(cells: pl.DataFrame) -> Answer:
     """Count cells of each kind that ended as declared, and otherwise."""
-    as_declared = pl.col("status").cast(pl.String) == pl.col("expect").cast(pl.String)
+    as_declared = ended_as_declared()
     table = cells.group_by("kind").agg(
         pl.len().alias("cells"),
         as_declared.sum().alias("as_declared"),

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from kernel_matrix.analysis.outcomes import ordinary
+from kernel_matrix.analysis.outcomes import ended_as_declared, ordinary
 from kernel_matrix.analysis.questions import QuestionOptions, ask
 from kernel_matrix.analysis.sentences import listed
 from kernel_matrix.analysis.tables import Tables
@@ -81,9 +81,8 @@ def make_overview(outcomes: pl.DataFrame, tables: Tables) -> Overview:
 
 
 def _apart(outcomes: pl.DataFrame) -> list[tuple[str, int, int]]:
-    as_declared = pl.col("status").cast(pl.String) == pl.col("expect").cast(pl.String)
     cells = outcomes.filter(pl.col("kind") != "candidate").unique("record")
-    return cells.group_by("kind").agg(pl.len(), as_declared.sum()).sort("kind").rows()
+    return cells.group_by("kind").agg(pl.len(), ended_as_declared().sum()).sort("kind").rows()
 
 
 def score_gpus(tables: Tables) -> pl.DataFrame:
