@@ -1,4 +1,4 @@
-"""Ranks: tau against scipy, ties by intervals or margin, the ceiling, and regret."""
+"""Ranks: tau against scipy, ties by noise or margin, the ceiling, and regret with its noise."""
 
 import math
 
@@ -57,50 +57,60 @@ def test_differences_up_to_the_margin_are_ties():
     assert strict["tau"] == pytest.approx(kendalltau([1, 2, 3], [2, 1, 3]).statistic)
 
 
-def test_overlapping_intervals_are_ties():
-    rows = []
-    for gpu in ("x", "y"):
-        for name, times in {"a": (100, 130, 115), "b": (120, 125, 130), "c": (900, 905, 910)}.items():
-            rows += over_sessions([(1, time) for time in times], gpu=gpu, candidate=name)
-    order, _ = both(rows)
-    assert (order["pairs"], order["tied"], order["tau"]) == (3, 1, pytest.approx(1.0))
-    precise = []
-    for gpu in ("x", "y"):
-        for name, time in {"a": 100, "b": 101, "c": 900}.items():  # one per cent apart, yet never overlapping
-            precise += over_sessions([(1, time), (1, time + 0.01)], gpu=gpu, candidate=name)
-    order, _ = both(precise)
-    assert order["tied"] == 0
-
-
-@pytest.mark.parametrize(("apart", "tied"), [(0.9, 1), (1.1, 0)])
-def test_intervals_overlap_up_to_the_sum_of_both_widths(apart, tied):
+@pytest.mark.parametrize(("apart", "tied"), [(0.98, 1), (1.02, 0)])
+def test_pairs_within_the_noise_are_tied(apart, tied):
     spread = 0.01
-    reach = t.ppf(0.975, 2) * spread / math.sqrt(3)
+    reach = t.ppf(0.975, 4) * spread * math.sqrt(2 / 3)
     rows = []
     for gpu in ("x", "y"):
-        for name, middle in {"a": 0.0, "b": apart * 2 * reach}.items():
+        for name, middle in {"a": 0.0, "b": apart * reach}.items():
             times = [100 * math.exp(middle + error) for error in (-spread, 0, spread)]
             rows += over_sessions([(1, time) for time in times], gpu=gpu, candidate=name)
     order, _ = both(rows)
-    assert order["tied"] == tied
+    assert (order["tied"], order["tied_other"], order["apart"]) == (tied, tied, 1 - tied)
+    assert (order["tau"], order["tau_apart"]) == (pytest.approx(1.0), None if tied else pytest.approx(1.0))
 
 
-def test_ranks_of_equal_truth_reach_the_ceiling():
-    rng = np.random.default_rng(1)
-    rows = []
-    for problem in range(100):
-        truth = rng.normal(0, 0.05, 5)
-        for gpu in ("x", "y"):
-            for name, level in enumerate(truth):
-                times = 100 * np.exp(level + rng.normal(0, 0.03, 8))
-                rows += over_sessions(
-                    [(1, time) for time in times], gpu=gpu, problem=f"p{problem}", candidate=f"{name}"
-                )
-    order, _ = both(rows)
-    assert order["ceiling"] < 0.95
+def drawn(truth, noise, sessions=3, seed=1):
+    """Rows of two GPUs; ``truth`` has the shape (problems, candidates)."""
+    dice = np.random.default_rng(seed)
+    for gpu in ("x", "y"):
+        for problem, levels in enumerate(truth):
+            for name, level in enumerate(levels):
+                times = 100 * np.exp(level + dice.normal(0, noise, sessions))
+                about = {"gpu": gpu, "problem": f"p{problem}", "candidate": f"{name}"}
+                yield from over_sessions([(200, time) for time in times], **about)
+
+
+@pytest.mark.parametrize(("sessions", "noise"), [(2, 0.005), (3, 0.03), (5, 0.01)])
+def test_identical_candidates_have_no_ceiling(sessions, noise):
+    found = answers(drawn(np.zeros((8, 20)), noise, sessions))
+    (order,) = found["ranks"].table.to_dicts()
+    assert [order[name] or 0.0 for name in ("ceiling", "ceiling_other")] == pytest.approx([0.0, 0.0], abs=0.1)
+    assert "On x the candidates do not differ by more than noise" in told(found["ranks"])
+    for row in found["regret"].table.to_dicts():
+        assert row["median"] <= row["median_noise"]
+        assert row["worst"] <= row["worst_noise"]
+
+
+@pytest.mark.parametrize("step", [0.005, 0.01, 0.1])
+def test_equal_orders_have_a_tau_near_the_ceiling(step):
+    dice = np.random.default_rng(3)
+    truth = step * dice.permuted(np.tile(np.arange(10), (30, 1)), axis=1)
+    order, regret = both(drawn(truth, 0.02))
+    assert order["tau"] == pytest.approx(order["ceiling_of_both"], abs=0.1)
     assert order["ceiling"] == pytest.approx(order["ceiling_other"], abs=0.1)
-    assert order["tau"] >= order["ceiling"] - 0.02
-    assert order["top1"] >= order["top1_ceiling"] - 0.05
+    assert order["top1"] == pytest.approx(order["top1_ceiling"], abs=0.2)
+    assert regret["x", "y"]["median"] <= regret["x", "y"]["median_noise"]
+
+
+def test_unequal_orders_have_a_tau_below_the_ceiling():
+    dice = np.random.default_rng(4)
+    one, two = (list(drawn(dice.normal(0, 0.3, (20, 5)), 0.01, seed=seed)) for seed in (1, 2))
+    order, regret = both([*(row for row in one if row["gpu"] == "x"), *(row for row in two if row["gpu"] == "y")])
+    assert order["tau"] < 0.3
+    assert order["ceiling_of_both"] > 0.9
+    assert regret["x", "y"]["median"] > regret["x", "y"]["median_noise"]
 
 
 def test_ceiling_without_noise_is_one_of_one_session_unknown():
@@ -110,11 +120,14 @@ def test_ceiling_without_noise_is_one_of_one_session_unknown():
         for name, time in {"a": 100, "b": 200}.items()
         for row in over_sessions([(1, time)] * 4, gpu=gpu, candidate=name)
     ]
-    order, _ = both(steady)
-    assert (order["ceiling"], order["top1_ceiling"]) == (pytest.approx(1.0), 1.0)
-    single = answers([*timed("x", {"a": 1, "b": 2}), *timed("y", {"a": 1, "b": 2})])["ranks"]
-    assert single.table.select("ceiling", "ceiling_other", "top1_ceiling").row(0) == (None, None, None)
-    assert "4 cells have one session" in told(single)
+    order, regret = both(steady)
+    assert (order["ceiling"], order["top1_ceiling"]) == (pytest.approx(1.0, abs=1e-4), pytest.approx(1.0))
+    assert (regret["x", "y"]["worst"], regret["x", "y"]["worst_noise"]) == (pytest.approx(1.0), pytest.approx(1.0))
+    single = answers([*timed("x", {"a": 1, "b": 2}), *timed("y", {"a": 1, "b": 2})])
+    (row,) = single["ranks"].table.select("ceiling", "ceiling_other", "top1_ceiling").rows()
+    assert row == (None, None, None)
+    assert single["regret"].table["worst_noise"].to_list() == [None, None]
+    assert "4 times have an unknown noise" in told(single["ranks"])
 
 
 def test_regret_of_winner_names_its_worst_problem():

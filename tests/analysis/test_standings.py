@@ -4,6 +4,7 @@ import math
 
 import polars as pl
 import pytest
+from scipy.stats import t
 
 from kernel_matrix.analysis.standings import STANDINGS, fold, one_toolchain_per_gpu, standings
 from kernel_matrix.errors import NothingSelectedError
@@ -41,15 +42,16 @@ def test_the_weightiest_of_two_units_counts(others, standing):
 @pytest.mark.parametrize(("columns", "standing"), [(LOST, "unknown"), (EXCLUDED, "excluded"), (FAILED, "failed")])
 def test_what_did_not_pass_has_no_time(columns, standing):
     (row,) = stood(over_sessions([(20, 10), (20, 11)], **columns)).table.to_dicts()
-    assert (row["standing"], row["candidate_ns"], row["logs"], row["sessions"]) == (standing, None, [], 0)
+    assert (row["standing"], row["candidate_ns"], row["log_error"], row["sessions"]) == (standing, None, None, 0)
 
 
 def test_what_failed_on_one_unit_has_no_time_of_another():
     passed = {"flops_share_of_peak": 0.2, "bytes_share_of_peak": 0.3, "share_of_peak": 0.5}
     rows = [*over_sessions([(20, 10), (20, 11)], **passed), *over_sessions([(20, 10)], gpu_uuid="GPU-2", **FAILED)]
     (row,) = stood(rows).table.to_dicts()
-    assert (row["standing"], row["sessions"], row["logs"], row["baseline_sessions"]) == ("failed", 0, [], 0)
-    assert {row[name] for name in ("candidate_ns", "log_reach", "baseline_ns", "speedup", *passed)} == {None}
+    assert (row["standing"], row["sessions"], row["baseline_sessions"]) == ("failed", 0, 0)
+    times = ("candidate_ns", "log_error", "baseline_ns", "baseline_error", "speedup")
+    assert {row[name] for name in (*times, *passed)} == {None}
 
 
 def test_sessions_of_all_units_are_pooled_as_in_a_verdict():
@@ -57,7 +59,8 @@ def test_sessions_of_all_units_are_pooled_as_in_a_verdict():
     (row,) = stood(rows).table.to_dicts()
     wanted = log_interval([10, 11, 13])
     assert row["candidate_ns"] == pytest.approx(wanted.estimate)
-    assert row["candidate_ns"] * math.exp(row["log_reach"]) == pytest.approx(wanted.high)
+    reach = t.ppf(0.975, row["log_degrees"]) * row["log_error"]
+    assert row["candidate_ns"] * math.exp(reach) == pytest.approx(wanted.high)
     assert (row["baseline_ns"], row["baseline_sessions"]) == (pytest.approx(20), 3)
 
 

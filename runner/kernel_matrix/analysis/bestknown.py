@@ -2,8 +2,9 @@
 
 It is the reference of application efficiency. The table is frozen, because one more candidate in the results would
 otherwise change the efficiency of all others. It is made once, kept as a file under version control, and named by its
-content hash wherever it is used. Its times are geometric means over the session medians of *one* implementation. The
-least of many noisy times is biased low, so a winner with few sessions should be checked.
+content hash wherever it is used. Its times are those of the fastest implementation, corrected for the choice by
+:mod:`kernel_matrix.analysis.fastest`, since the least of many noisy times is too low; where the tables do not show the
+noise, they are the least times.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import orjson
 import polars as pl
 
+from kernel_matrix.analysis.fastest import LEAST, SURE, Fastest, NoisyTimes, fastest
 from kernel_matrix.analysis.standings import Standing, standings
 from kernel_matrix.errors import NothingSelectedError, StoreError, UsageError
 from kernel_matrix.model.enums import Implementation
@@ -54,27 +57,67 @@ class BestKnown:
 
 def make(table: pl.DataFrame) -> BestKnown:
     """Find the best times in standings where the GPU is known; among equal times the first name wins."""
+    rivals = _rivals(table)
+    found = _fastest(rivals)
+    columns = [pl.col(name).cast(dtype) for name, dtype in BEST.items()]
+    with_best = rivals.with_columns(best_ns=pl.Series(np.exp(found.best))[rivals["_key"]] * pl.col("_least"))
+    first = with_best.sort(*KEY, "_ns", "candidate", "toolchain").unique(KEY, keep="first", maintain_order=True)
+    return _hashed(first.select(columns))
+
+
+def _rivals(table: pl.DataFrame) -> pl.DataFrame:
+    """Make one row per implementation timed on a named GPU: candidates in a toolchain, and baselines.
+
+    ``_ns`` is its time with standard error ``_error``, ``_key`` numbers :data:`KEY`, ``_least`` is the least time.
+    """
     timed = table.lazy().filter(pl.col("gpu").is_not_null() & (pl.col("standing") == Standing.PASSED.value))
     shared = (*KEY, "problem_sha256", "toolchain")
     of_candidates = timed.select(
-        *shared, "candidate", "candidate_sha256", "sessions", best_ns=pl.col("candidate_ns")
-    ).drop_nulls("best_ns")
-    of_baselines = timed.drop_nulls("baseline_ns").select(
         *shared,
-        candidate=pl.lit(BASELINE),
-        candidate_sha256=pl.lit(None, pl.String),
-        sessions=pl.col("baseline_sessions"),
-        best_ns=pl.col("baseline_ns"),
-    )
+        "candidate",
+        "candidate_sha256",
+        pl.col("sessions").cast(pl.Int64),
+        _ns=pl.col("candidate_ns"),
+        _error=pl.col("log_error"),
+        _degrees=pl.col("log_degrees"),
+    ).drop_nulls("_ns")
     # Every cell times the baseline again: take the median over cells, because the least would be a lucky one.
-    middle = of_baselines.group_by(shared).agg(
-        pl.col("candidate", "candidate_sha256").first(), pl.col("sessions").sum(), pl.col("best_ns").median()
+    count = pl.len().cast(pl.Float64)
+    of_baselines = (
+        timed.drop_nulls("baseline_ns")
+        .group_by(shared)
+        .agg(
+            pl.lit(BASELINE).alias("candidate"),
+            pl.lit(None, pl.String).alias("candidate_sha256"),
+            pl.col("baseline_sessions").sum().cast(pl.Int64).alias("sessions"),
+            pl.col("baseline_ns").median().alias("_ns"),
+            # The variance of a median is π/2 times that of a mean.
+            (
+                pl.col("baseline_error").median() * (pl.when(count > 2).then(np.pi / 2).otherwise(1.0) / count).sqrt()
+            ).alias("_error"),
+            pl.col("baseline_degrees").median().alias("_degrees"),
+        )
     )
-    order = ("best_ns", "candidate", "toolchain")
-    columns = [pl.col(name).cast(dtype) for name, dtype in BEST.items()]
-    rivals = pl.concat([part.select(columns) for part in (of_candidates, middle)])
-    fastest = rivals.filter(pl.col("best_ns") == pl.col("best_ns").min().over(KEY))
-    return _hashed(fastest.sort(*KEY, *order).unique(KEY, keep="first", maintain_order=True).collect())
+    texts = [name for name, dtype in BEST.items() if dtype == pl.String()]
+    parts = [
+        part.with_columns(pl.col(name).cast(pl.String) for name in texts) for part in (of_candidates, of_baselines)
+    ]
+    rows = pl.concat([part.select(*shared, "candidate", "candidate_sha256", "sessions", *_TIMES) for part in parts])
+    return (
+        rows.sort(*KEY, "candidate", "toolchain", "problem_sha256")
+        .with_columns(_key=pl.struct(KEY).rle_id().cast(pl.Int64), _least=pl.col("_ns").min().over(KEY))
+        .collect()
+    )
+
+
+_TIMES: Final = ("_ns", "_error", "_degrees")
+
+
+def _fastest(rivals: pl.DataFrame) -> Fastest:
+    """Find the best time of each key, relative to the least there."""
+    error, degrees = (rivals[name].fill_null(np.nan).to_numpy() for name in ("_error", "_degrees"))
+    log_ns = (rivals["_ns"] / rivals["_least"]).log().to_numpy()
+    return fastest(NoisyTimes(log_ns, error**2, degrees), rivals["_key"].to_numpy(), LEAST)
 
 
 def freeze(cells: pl.LazyFrame, path: Path) -> BestKnown:
@@ -171,10 +214,15 @@ def _hashed(table: pl.DataFrame) -> BestKnown:
 
 @dataclass(frozen=True, slots=True)
 class EfficiencyTable:
-    """Standings with the column ``efficiency``, and notes on cells without one."""
+    """Standings with the columns ``efficiency`` and those of :data:`DISTANCE`, and notes on cells without one."""
 
     table: pl.DataFrame
     notes: tuple[str, ...]
+
+
+DISTANCE: Final = ("log_behind", "behind_error", "behind_degrees")
+"""Columns: logarithm of a cell's time ÷ the best-known one of any other implementation, its standard error, null where
+the noise is unknown, and its degrees of freedom."""
 
 
 def with_efficiency(table: pl.DataFrame, best: BestKnown) -> EfficiencyTable:
@@ -182,8 +230,70 @@ def with_efficiency(table: pl.DataFrame, best: BestKnown) -> EfficiencyTable:
 
     See Pennycook, Sewall and Lee, *A Metric for Performance Portability*, 2016, arXiv 1611.07409. Null where nothing
     passed or was timed, where ``best`` has no such cell, and where the problem's content changed since. Above 1 where
-    the candidate is faster than the frozen best time. ``table`` holds standings.
+    the candidate is faster than the frozen best time, which counts as exact. ``table`` holds standings.
     """
+    joined, notes = _joined(table, best)
+    better = int((joined["efficiency"] > 1).sum())
+    if better:
+        notes.append(f"{better} cells are faster than the best-known time: freeze a new table to keep efficiency ≤ 1.")
+    distances = (-pl.col("efficiency").log(), pl.col("log_error"), pl.col("log_degrees"))
+    columns = [column.alias(name) for column, name in zip(distances, DISTANCE, strict=True)]
+    return EfficiencyTable(joined.with_columns(columns), tuple(notes))
+
+
+def with_own_efficiency(table: pl.DataFrame) -> EfficiencyTable:
+    """Add application efficiency against the best times of the standings themselves; at most 1.
+
+    Null also where the candidate is the only implementation: its efficiency would be 1 whatever its time is.
+    """
+    joined, notes = _joined(table, make(table))
+    where = [*KEY, "toolchain", "candidate"]
+    others = _distances(_rivals(table)).with_columns(pl.col(name).cast(table.schema[name]) for name in where)
+    joined = joined.join(others, on=where, how="left", nulls_equal=True, maintain_order="left")
+    usable = pl.col("efficiency").is_not_null() & (pl.col("_others") > 0)
+    alone, against_baseline = joined.select(
+        (pl.col("_others") == 0).sum(), ((pl.col("_others") == 1) & pl.col("_baseline")).sum().alias("_2")
+    ).row(0)
+    if alone:
+        notes.append(
+            f"{alone} cells have the only implementation that was timed on their GPU: they have no efficiency, which "
+            "would be 1 whatever their time is."
+        )
+    if against_baseline:
+        notes.append(
+            f"{against_baseline} cells have no other candidate beside them: their efficiency compares with the "
+            "baseline only, and is 1 wherever they are not slower."
+        )
+    efficiency = pl.when(usable).then(pl.col("efficiency").clip(upper_bound=1.0)).alias("efficiency")
+    kept = [pl.when(usable).then(name).alias(name) for name in DISTANCE]
+    return EfficiencyTable(joined.with_columns(efficiency, *kept).drop("_others", "_baseline"), tuple(notes))
+
+
+def _distances(rivals: pl.DataFrame) -> pl.DataFrame:
+    """Compute :data:`DISTANCE` for every candidate, and count the other implementations beside it."""
+    found = _fastest(rivals)
+    values = (found.behind, np.where(found.doubtful, np.nan, np.sqrt(found.variance)), found.degrees)
+    distances = [pl.Series(name, value).fill_nan(None) for name, value in zip(DISTANCE, values, strict=True)]
+    behind, error, degrees = (pl.col(name) for name in DISTANCE)
+    # The best-known time of a candidate that is ahead of all others is its own: it is exact then.
+    ahead = pl.when(error.is_null()).then(behind < 0).otherwise(behind < -SURE * error)
+    of_baseline = pl.col("candidate") == BASELINE
+    return (
+        rivals.with_columns(distances)
+        .with_columns(
+            pl.when(ahead).then(0.0).otherwise(behind).alias(DISTANCE[0]),
+            pl.when(ahead & error.is_not_null()).then(0.0).otherwise(error).alias(DISTANCE[1]),
+            pl.when(ahead & degrees.is_not_null()).then(np.inf).otherwise(degrees).alias(DISTANCE[2]),
+            (pl.col("candidate").n_unique().over(KEY) - 1).alias("_others"),
+            of_baseline.any().over(KEY).alias("_baseline"),
+        )
+        .filter(~of_baseline)
+        .select(*KEY, "toolchain", "candidate", *DISTANCE, "_others", "_baseline")
+    )
+
+
+def _joined(table: pl.DataFrame, best: BestKnown) -> tuple[pl.DataFrame, list[str]]:
+    """Add ``efficiency`` against ``best``; also returns notes on cells without one."""
     known = best.table.lazy().select(
         *(pl.col(name).cast(table.schema[name]) for name in KEY), "best_ns", _best_of=pl.col("problem_sha256")
     )
@@ -197,12 +307,9 @@ def with_efficiency(table: pl.DataFrame, best: BestKnown) -> EfficiencyTable:
     )
     unknown = joined.filter(pl.col("_timed") & pl.col("best_ns").is_null()).height
     stale = joined.filter(pl.col("_timed") & pl.col("best_ns").is_not_null() & ~pl.col("_same")).height
-    better = int((joined["efficiency"] > 1).sum())
     notes = [f"Application efficiency is relative to best-known times with content hash {best.sha256}."]
     if unknown:
         notes.append(f"{unknown} timed cells have no best-known time, and so no efficiency.")
     if stale:
         notes.append(f"{stale} timed cells have another content of the problem than their best-known time.")
-    if better:
-        notes.append(f"{better} cells are faster than the best-known time: freeze a new table to keep efficiency ≤ 1.")
-    return EfficiencyTable(joined.drop("_best_of", "_same", "_timed"), tuple(notes))
+    return joined.drop("_best_of", "_same", "_timed"), notes

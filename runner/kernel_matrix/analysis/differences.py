@@ -241,17 +241,9 @@ def _run_noise(runs: pl.DataFrame, *, separate: bool, chance: ChanceDifferences 
     """Estimate the variance between runs of a usual cell; ``chance``: None if most cells may have changed."""
     if not separate:
         return _RunNoise(0.0, NoiseSource.RUNS)
-    sides = runs.group_by("row", "side").agg(
-        square=pl.col("mean").var(),
-        between=pl.len() - 1,
-        explained=(pl.col("variance") / pl.col("n")).mean(),
-        degrees=pl.col("degrees").first(),
-    )
-    several = sides.filter(pl.col("between") > 0)
+    several = runs.filter((pl.len() > 1).over("row", "side"))
     if several["row"].n_unique() >= FEWEST_CELLS:
-        square, between, explained, degrees = (_numbers(several, name) for name in several.columns[2:])
-        usual = special.fdtri(between, np.minimum(degrees, 1e9), 0.5)
-        return _RunNoise(_excess(square / usual, explained), NoiseSource.RUNS)
+        return _RunNoise(run_variance(several), NoiseSource.RUNS)
     if chance is None:
         return _RunNoise(DEFAULT_RUN_DEVIATION**2, NoiseSource.DEFAULT)
     weighed = _weighed(runs, 0.0)
@@ -259,6 +251,24 @@ def _run_noise(runs: pl.DataFrame, *, separate: bool, chance: ChanceDifferences 
     square = (effect - shorth(effect)) ** 2 / 2
     found = _excess(square / chance.middle**2, _numbers(weighed, "weight") / 2)
     return _RunNoise(min(found, MOST_RUN_DEVIATION**2), NoiseSource.PAGE)
+
+
+def run_variance(runs: pl.DataFrame) -> float:
+    """Estimate the variance between runs of a usual cell.
+
+    Args:
+        runs: One row per run: ``row``, ``side``, the ``mean`` of its ``n`` sessions, and the cell's ``variance`` of
+            sessions with its ``degrees`` of freedom; several runs per row and side.
+    """
+    sides = runs.group_by("row", "side").agg(
+        square=pl.col("mean").var(),
+        between=pl.len() - 1,
+        explained=(pl.col("variance") / pl.col("n")).mean(),
+        degrees=pl.col("degrees").first(),
+    )
+    square, between, explained, degrees = (_numbers(sides, name) for name in sides.columns[2:])
+    usual = special.fdtri(between, np.where(degrees > 0, np.minimum(degrees, 1e9), 1e9), 0.5)
+    return _excess(square / usual, explained)
 
 
 def _excess(square: Array, explained: Array) -> float:

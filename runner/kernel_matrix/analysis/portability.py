@@ -15,17 +15,13 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from kernel_matrix.analysis.bestknown import make, read, with_efficiency
-from kernel_matrix.analysis.quantiles import normal_quantile
+from kernel_matrix.analysis.bestknown import DISTANCE, read, with_efficiency, with_own_efficiency
+from kernel_matrix.analysis.quantiles import of_degrees
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.standings import (
     FACTS,
-    Floats,
-    FoldedTable,
-    Places,
     Standing,
-    Truths,
     chosen_gpus,
     fold,
     gpus_in,
@@ -35,22 +31,10 @@ from kernel_matrix.analysis.standings import (
 )
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import UsageError
-from kernel_matrix.measure.intervals import LEVEL, t_quantile
 
 _SUBJECT: Final = ("problem", "dtype", "workload", "candidate")
 _PLATFORM_SLICES: Final = ("gpu", "toolchain")
 _DESCRIBING: Final = tuple(name for name in FACTS if not name.endswith("sha256"))
-
-SESSIONS_FOR_INTERVAL: Final = 3
-"""Fewest sessions per GPU for a bootstrap."""
-_SEED: Final = 20_160_907
-"""Fixed, so that the same tables give the same answer."""
-_DRAWS: Final = (200, 2000)
-"""Fewest and most resamples; between them, as many as :data:`_EFFORT` allows."""
-_EFFORT: Final = 200_000_000
-"""Resampled means in total; bounds the run time."""
-_CHUNK: Final = 4_000_000
-"""Resampled means held in memory."""
 
 _PASSED: Final = pl.col("standing") == Standing.PASSED.value
 _FAILED: Final = pl.col("standing") == Standing.FAILED.value
@@ -84,19 +68,20 @@ def portability(tables: Tables, request: QuestionOptions) -> list[Answer]:
     found = standings(tables.cells)
     platforms, notes = _platform_set(found.table, request)
     here = found.table.filter(pl.col("gpu").is_in(platforms))
-    efficient = with_efficiency(here, read(request.best_known) if request.best_known else make(found.table))
+    frozen = None if request.best_known is None else read(request.best_known)
+    own = frozen is None
+    efficient = with_own_efficiency(here) if frozen is None else with_efficiency(here, frozen)
     keys = _SUBJECT if one_toolchain_per_gpu(here) else (*_SUBJECT, "toolchain")
     scene = _Scene(_with_architectural(efficient.table), platforms, keys)
     notes = [*found.notes, *notes, *efficient.notes]
-    if request.best_known is None:
+    if own:
         notes.append(
             "The best-known times come from these tables, so efficiencies change with every added candidate; freeze a "
             "table of best-known times to compare with other days."
         )
-    rows = _rows(scene)
-    rows, about_intervals = _with_intervals(rows, scene)
+    rows = _with_intervals(_rows(scene), own=own)
     return [
-        _main(rows, scene, [*notes, *about_intervals, *_notes(rows)]),
+        _main(rows, scene, [*notes, *_about_intervals(rows, own=own), *_notes(rows)]),
         _by_method(rows, by),
         _cascade(scene),
         _spread(scene),
@@ -147,6 +132,8 @@ def _rows(scene: _Scene) -> pl.DataFrame:
     """Compute one row per subject, without intervals."""
     size = len(scene.platforms)
     e, named = pl.col("efficiency"), pl.col("gpu")
+    behind, error, degrees = (pl.col(name).filter(e.is_not_null()) for name in DISTANCE)
+    ratio = behind.exp()
     support = pl.when(_PASSED).then(e).when(_FAILED).then(0.0)
     grouped = (
         scene.table.lazy()
@@ -160,6 +147,10 @@ def _rows(scene: _Scene) -> pl.DataFrame:
             named.filter(_PASSED | _FAILED | _EXCLUDED).alias("_known_on"),
             e.count().cast(pl.Int64).alias("_measured"),
             (1 / e).sum().alias("_inverse"),
+            ratio.sum().alias("_ratios"),
+            error.count().cast(pl.Int64).alias("_with_error"),
+            ((ratio * error) ** 2).sum().alias("_variance"),
+            ((ratio * error) ** 4 / degrees).sum().alias("_squares"),
             e.mean().alias("_mean"),
             e.log().mean().exp().alias("geometric_mean"),
             support.min().alias("worst"),
@@ -200,80 +191,40 @@ def _harmonic(complete: pl.Expr, inverse: str) -> pl.Expr:
     )
 
 
-def _with_intervals(rows: pl.DataFrame, scene: _Scene) -> tuple[pl.DataFrame, list[str]]:
-    """Add ``pp_low`` and ``pp_high``; also returns notes about them."""
-    counted = (rows["pp"] > 0).fill_null(value=False)
-    kept = rows.filter(counted).select(scene.keys)
-    cells = scene.table.join(kept, on=list(scene.keys), how="semi", nulls_equal=True)
-    wide = fold(cells, "gpu", scene.platforms, scene.keys)
-    inverse = 1 / wide.of(wide.table["efficiency"])
-    sessions = wide.of(wide.table["sessions"])
-    enough: Truths = np.asarray((np.isnan(inverse) | (sessions >= SESSIONS_FOR_INTERVAL)).all(axis=1))
-    low, high = _bootstrap(wide, inverse, enough)
-    bounds = wide.keys.with_columns(pp_low=pl.Series(low).fill_nan(None), pp_high=pl.Series(high).fill_nan(None))
-    joined = rows.join(bounds, on=list(scene.keys), how="left", nulls_equal=True, maintain_order="left")
-    few = int((~enough).sum())
-    notes = ["Intervals of PP take the best-known times as exact; a PP of 0 has none, since no session changes it."]
-    if few:
-        notes.append(f"{few} values of PP have no interval: a GPU has fewer than {SESSIONS_FOR_INTERVAL} sessions.")
-    return joined, notes
-
-
-def _bootstrap(wide: FoldedTable, inverse: Floats, enough: Truths) -> tuple[Floats, Floats]:
-    """Compute bounds of PP per key by resampling sessions; NaN where there are not ``enough``.
-
-    Expanded percentile intervals (Hesterberg, *What Teachers Should Know About the Bootstrap*, The American
-    Statistician 69, 2015): deviations are stretched by √(n/(n−1)) and by Student's t over the normal quantile, because
-    plain percentiles are too narrow. Of three sessions, plain percentiles hold 72 % instead of 95 %.
-
-    The resamples of one GPU and number of sessions are the same for all keys, so they are one matrix product; between
-    GPUs they are independent, as the sessions are.
+def _with_intervals(rows: pl.DataFrame, *, own: bool) -> pl.DataFrame:
+    """Add ``pp_low`` and ``pp_high``: Student's interval of log PP, whose error is a weighted mean of those of GPUs.
 
     Args:
-        wide: The cells, keys × platforms.
-        inverse: Keys × platforms, 1 ÷ efficiency; NaN for a GPU outside of the platform set.
-        enough: Keys with enough sessions on every GPU.
+        rows: Rows with the sums over GPUs that :func:`_rows` makes.
+        own: True if the best-known times are those of the same tables, which no candidate exceeds.
     """
-    low, high = (np.full(wide.keys.height, np.nan) for _ in range(2))
-    chosen = np.flatnonzero(enough)
-    if not len(chosen):
-        return low, high
-    draws = int(np.clip(_EFFORT // (len(chosen) * len(wide.names)), *_DRAWS))
-    groups = _by_sessions(wide, enough, draws)
-    step = max(1, _CHUNK // draws)
-    tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    for start in range(0, len(chosen), step):
-        rows = chosen[start : start + step]
-        total = np.zeros((len(rows), draws), dtype=np.float32)
-        for place, members, deviations, resamples in groups:
-            first, last = np.searchsorted(members, [rows[0], rows[-1] + 1])
-            mine = members[first:last]
-            factor = np.exp((deviations[first:last] @ resamples).astype(np.float32))
-            total[np.searchsorted(rows, mine)] += factor * inverse[mine, place, None].astype(np.float32)
-        count = (~np.isnan(inverse[rows])).sum(axis=1)
-        low[rows], high[rows] = np.quantile(count[:, None] / total, tails, axis=1)
-    return low, high
+    deviation = pl.col("_variance").sqrt() / pl.col("_ratios")
+    degrees = pl.col("_variance") ** 2 / pl.col("_squares")
+    # No variance: the candidate is the fastest on every GPU for sure.
+    reach = pl.when(pl.col("_variance") > 0).then(of_degrees(degrees) * deviation).otherwise(0.0)
+    middle = pl.col("_measured") / pl.col("_ratios")
+    shown = (pl.col("pp") > 0) & (pl.col("_with_error") == pl.col("_measured"))
+    most = 1.0 if own else None
+    bounds = {"pp_low": middle * (-reach).exp(), "pp_high": middle * reach.exp()}
+    return rows.with_columns(
+        pl.when(shown).then(bound.clip(upper_bound=most) if own else bound).alias(name)
+        for name, bound in bounds.items()
+    )
 
 
-def _by_sessions(wide: FoldedTable, enough: Truths, draws: int) -> list[tuple[int, Places, Floats, Floats]]:
-    """Group keys by GPU and number of sessions: the GPU's place, the keys, their deviations, and resampling weights.
-
-    Deviations are keys × sessions: logarithms minus their mean, stretched. Weights are sessions × draws.
-    """
-    frame = pl.DataFrame(
-        {"row": wide.row, "place": wide.column, "sessions": wide.table["sessions"], "logs": wide.table["logs"]}
-    ).filter(pl.Series(enough[wide.row]) & wide.table["efficiency"].is_not_null())
-    expected = normal_quantile()
-    found = []
-    for (place, sessions), group in frame.sort("row").group_by(["place", "sessions"], maintain_order=True):
-        count = int(str(sessions))
-        logs = group["logs"].explode().to_numpy().reshape(-1, count)
-        stretch = np.sqrt(count / (count - 1)) * t_quantile(count - 1) / expected
-        generator = np.random.default_rng([_SEED, int(str(place)), count])
-        weights = generator.multinomial(count, np.full(count, 1 / count), size=draws).T / count
-        deviations = (logs - logs.mean(axis=1, keepdims=True)) * stretch
-        found.append((int(str(place)), group["row"].to_numpy(), deviations, weights))
-    return found
+def _about_intervals(rows: pl.DataFrame, *, own: bool) -> list[str]:
+    """Write notes on the intervals of PP."""
+    exact = "take the frozen best-known times as exact"
+    both = "contain the noise of the candidate's times and of the best-known ones"
+    notes = [f"Intervals of PP {both if own else exact}; a PP of 0 has none, since no session changes it."]
+    without = rows.filter((pl.col("pp") > 0) & pl.col("pp_low").is_null()).height
+    if without:
+        notes.append(
+            f"{without} values of PP have no interval: the noise of a time in them is unknown (it takes three sessions "
+            "per cell, or two in 20 cells or more), or one of the fastest is so much noisier than the others that the "
+            "best-known time is uncertain."
+        )
+    return notes
 
 
 _WHY_BOTH: Final = (
@@ -289,7 +240,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
     "coverage": "passed ÷ (passed + failed)",
     "pp": "|H| ÷ Σ 1/efficiency; 0 where one GPU fails; null where none fails and one is missing or has no efficiency; "
     + _PP,
-    "pp_low": "lower bound of the 95 % interval of pp, by resampling sessions (Hesterberg 2015, expanded percentiles)",
+    "pp_low": "lower bound of the 95 % interval of pp, from the noise of times; null where it is not known well enough",
     "pp_high": "upper bound of it",
     "pp_supported": "the harmonic mean of efficiency over the GPUs that pass and have one",
     "arithmetic": "mean efficiency over the GPUs that pass, 0 where none does; null where one is missing; "

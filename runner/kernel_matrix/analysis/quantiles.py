@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import polars as pl
 
@@ -26,3 +28,17 @@ def _of_counts(counts: pl.Series) -> pl.Series:
     quantiles = pl.Series(t_quantile(enough.to_numpy().astype(np.float64) - 1), dtype=pl.Float64)
     found: pl.Series = counts.replace_strict(enough, quantiles, default=None, return_dtype=pl.Float64)
     return found
+
+
+def of_degrees(degrees: pl.Expr) -> pl.Expr:
+    """Compute Student's quantile for any degrees of freedom, by interpolation: those of cells are all different."""
+    return degrees.map_batches(_interpolated, pl.Float64, is_elementwise=True)
+
+
+_INVERSE_DEGREES: Final = np.linspace(1e-12, 1.0, 4001)
+
+
+def _interpolated(degrees: pl.Series) -> pl.Series:
+    """Interpolate over 1 ÷ degrees, in which the quantile is smooth; below 1 degree it is that of 1."""
+    inverse = (1 / degrees).to_numpy()
+    return pl.Series(np.interp(inverse, _INVERSE_DEGREES, t_quantile(1 / _INVERSE_DEGREES)))

@@ -1,8 +1,9 @@
 """Rank agreement: the order of candidates on one GPU against another, and the regret of reusing a winner.
 
 Candidates are compared by their times within one problem, dtype, workload and toolchain (toolchains together where
-each GPU has only one). Two are *tied* on a GPU if the 95 % intervals of their times overlap or, where one has too few
-sessions for an interval, if they differ by no more than the margin.
+each GPU has only one). All uncertainty comes from the standard errors of :mod:`kernel_matrix.analysis.standings`; how
+far a measurement agrees with a repetition of itself is in :mod:`kernel_matrix.analysis.repetitions`. Where the noise of
+a time is unknown, two candidates are tied if they differ by no more than the margin.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from kernel_matrix.analysis.fastest import SURE, NoisyTimes, fastest
+from kernel_matrix.analysis.quantiles import normal_quantile
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
+from kernel_matrix.analysis.repetitions import (
+    Differences,
+    differences,
+    normal_size,
+    repeated_agreement,
+    repeated_winners,
+)
 from kernel_matrix.analysis.standings import (
     Floats,
     FoldedTable,
@@ -53,12 +63,14 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The candidates on one GPU, or in one half of its sessions."""
+    """The candidates on one GPU."""
 
     log_ns: Floats
     """Log of the time in ns; NaN where nothing passed and was timed."""
-    reach: Floats
-    """Half-width of the 95 % interval of ``log_ns``; NaN where there is none."""
+    variance: Floats
+    """Variance of ``log_ns``; NaN where it is unknown."""
+    degrees: Floats
+    """Degrees of freedom of ``variance``."""
     failed: Truths
 
 
@@ -81,6 +93,7 @@ def ranks(tables: Tables, request: QuestionOptions) -> list[Answer]:
     pairs, too_large = _pairs(field)
     notes = [*found.notes, *nameless, *_notes(field, facts, gpus, request), *_left_out(too_large)]
     platforms = _platforms(field, pairs, request.margin)
+    notes += _without_order(platforms, np.arange(facts.height))
     rows, costs = _compared(field, facts, pairs, platforms, list(_slice_members(facts, by)))
     label_schema = {name: facts.schema[name] for name in by}
     return [
@@ -136,30 +149,10 @@ def _slice_members(facts: pl.DataFrame, by: Sequence[str]) -> Iterator[tuple[Map
 
 def _sides(wide: FoldedTable) -> list[_Side]:
     """Extract the candidates on each GPU."""
-    log_ns, reach = np.log(wide.of(wide.table["candidate_ns"])), wide.of(wide.table["log_reach"])
-    failed = wide.stands(Standing.FAILED)
-    return [_Side(log_ns[:, place], reach[:, place], failed[:, place]) for place in range(len(wide.names))]
-
-
-def _halves(wide: FoldedTable) -> list[tuple[_Side, _Side]]:
-    """Split each GPU's sessions into even and odd ones; their intervals use the spread of all sessions."""
-    sessions = wide.table["sessions"].to_numpy()
-    total = int(sessions.sum())
-    logs = wide.table["logs"].explode().drop_nulls().to_numpy()
-    cell = np.repeat(np.arange(len(sessions)), sessions)
-    number = np.arange(total) - np.repeat(np.cumsum(sessions) - sessions, sessions)
-    none_failed = np.zeros(wide.keys.height, dtype=np.bool_)
-    found = []
-    for remainder in (0, 1):
-        mine = number % 2 == remainder
-        count = np.bincount(cell[mine], minlength=len(sessions))
-        count = np.where(sessions > 1, count, np.nan)  # one session has no halves
-        mean = np.bincount(cell[mine], weights=logs[mine], minlength=len(sessions)) / count
-        reach = wide.table["log_reach"].to_numpy() * np.sqrt(sessions / count)
-        found.append((wide.of(pl.Series(mean)), wide.of(pl.Series(reach))))
-    (one, reach_one), (two, reach_two) = found
+    log_ns, failed = np.log(wide.of(wide.table["candidate_ns"])), wide.stands(Standing.FAILED)
+    error, degrees = wide.of(wide.table["log_error"]), wide.of(wide.table["log_degrees"])
     return [
-        (_Side(one[:, place], reach_one[:, place], none_failed), _Side(two[:, place], reach_two[:, place], none_failed))
+        _Side(log_ns[:, place], error[:, place] ** 2, degrees[:, place], failed[:, place])
         for place in range(len(wide.names))
     ]
 
@@ -182,56 +175,82 @@ def _pairs(field: _Field) -> tuple[tuple[Places, Places], int]:
     return (np.concatenate(first), np.concatenate(second)), large
 
 
-def _signs(side: _Side, pairs: tuple[Places, Places], margin: float) -> Floats:
-    """Order each pair: −1 if the first is faster, 1 if it is slower, 0 if they are tied, NaN if one is missing."""
+def _ordered(side: _Side, pairs: tuple[Places, Places], margin: float) -> _Order:
+    """Order the candidates of each pair on one GPU."""
     first, second = pairs
     difference = side.log_ns[first] - side.log_ns[second]
-    reach = side.reach[first] + side.reach[second]
-    tied = np.abs(difference) <= np.where(np.isnan(reach), np.log1p(margin), reach)
-    signs: Floats = np.where(tied, 0.0, np.sign(difference))
-    return signs
+    one, two = side.variance[first], side.variance[second]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        degrees = (one + two) ** 2 / (one**2 / side.degrees[first] + two**2 / side.degrees[second])
+        size = normal_size(np.abs(difference) / np.sqrt(one + two), degrees)
+    unknown = np.isnan(size)
+    within = np.abs(difference) <= np.log1p(margin)
+    signs = np.where(unknown & within & ~np.isnan(difference), 0.0, np.sign(difference))
+    apart = np.where(unknown, ~within, size > normal_quantile()) & ~np.isnan(difference)
+    return _Order(signs, apart, repeated_agreement(size))
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Order of pairs of candidates on one GPU."""
+
+    signs: Floats
+    """−1 if the first is faster, 1 if it is slower, 0 if they are tied, NaN if one is missing."""
+    apart: Truths
+    """They differ by more than noise."""
+    again: Floats
+    """Estimated agreement with a repetition of the measurement; NaN where the noise is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Taus:
-    """Tau-b per group (NaN where one side ties all pairs), and the sums it is made of."""
+    """Tau-b per group (NaN where one side ties all pairs), and sums over pairs per group."""
 
     tau: Floats
-    agreeing: Floats
-    decided: Floats
-    decided_other: Floats
     pairs: Floats
+    tied: tuple[Floats, Floats]
+    """Pairs that noise does not tell apart, on each GPU."""
+    apart: Floats
+    """Pairs that are apart on both."""
+    agreeing: Floats
+    """Of those, the number with the same order, less that with the opposite one."""
+    again: tuple[Floats, Floats]
+    """Agreement of each GPU with a repetition of itself; NaN where unknown."""
 
     def summary(self, groups: Places) -> dict[str, Any]:
         """Summarise tau over ``groups``, in the columns of :data:`_RANKS`."""
-        scale = float(np.sqrt(self.decided[groups].sum() * self.decided_other[groups].sum()))
+        apart = float(self.apart[groups].sum())
         return {
             "groups": int((self.pairs[groups] > 0).sum()),
             "with_tau": int((~np.isnan(self.tau[groups])).sum()),
             "tau": _mean(self.tau[groups]),
             "pairs": int(self.pairs[groups].sum()),
-            "tied": int((self.pairs - self.decided)[groups].sum()),
-            "tied_other": int((self.pairs - self.decided_other)[groups].sum()),
-            "tau_of_pairs": float(self.agreeing[groups].sum()) / scale if scale else None,
+            "tied": int(self.tied[0][groups].sum()),
+            "tied_other": int(self.tied[1][groups].sum()),
+            "apart": int(apart),
+            "tau_apart": float(self.agreeing[groups].sum()) / apart if apart else None,
         }
 
 
-def _taus(field: _Field, pairs: tuple[Places, Places], one: Floats, two: Floats) -> _Taus:
+def _taus(field: _Field, pairs: tuple[Places, Places], one: _Order, two: _Order) -> _Taus:
     """Compute Kendall's tau-b per group: Σ aᵢⱼbᵢⱼ ÷ √(Σ aᵢⱼ² Σ bᵢⱼ²) over pairs i < j, with a and b in −1, 0, 1.
 
     Kendall, *The treatment of ties in ranking problems*, Biometrika 33, 1945. This form (Daniels, Biometrika 33, 1944)
-    needs no ranks, which ties by overlap, being not transitive, do not give.
+    needs no ranks, which ties within a margin, being not transitive, do not give.
     """
-    groups, both = len(field.start), ~(np.isnan(one) | np.isnan(two))
-    where, a, b = field.group[pairs[0]][both], one[both], two[both]
+    groups, both = len(field.start), ~(np.isnan(one.signs) | np.isnan(two.signs))
+    where, a, b = field.group[pairs[0]][both], one.signs[both], two.signs[both]
 
-    def total(values: Floats) -> Floats:
+    def total(values: Floats | Truths) -> Floats:
         return np.bincount(where, weights=values, minlength=groups).astype(np.float64)
 
-    agreeing, decided, decided_other = total(a * b), total(a * a), total(b * b)
-    scale = np.sqrt(decided * decided_other)
-    tau = np.divide(agreeing, scale, out=np.full(groups, np.nan), where=scale > 0)
-    return _Taus(tau, agreeing, decided, decided_other, total(np.ones(len(where))))
+    count, scale = total(np.ones(len(where))), np.sqrt(total(a * a) * total(b * b))
+    tau = np.divide(total(a * b), scale, out=np.full(groups, np.nan), where=scale > 0)
+    apart = one.apart[both] & two.apart[both]
+    with np.errstate(invalid="ignore"):
+        again = (total(one.again[both]) / count, total(two.again[both]) / count)
+    tied = (total(~one.apart[both]), total(~two.apart[both]))
+    return _Taus(tau, count, tied, total(apart), total(a * b * apart), again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +260,11 @@ class _Moved:
     same: Floats
     """1 if it is the winner there too, else 0; NaN without a winner on both sides."""
     regret: Floats
-    """Its time there ÷ that of the winner there; NaN without a time."""
+    """Logarithm of its time there ÷ that of the best there, at least 0; NaN without a time."""
+    error: Floats
+    """Standard error of it; 0 where it is the best for sure, NaN where the noise is unknown."""
+    degrees: Floats
+    """Degrees of freedom of ``error``."""
     fails: Truths
     """It fails there by its own fault."""
 
@@ -253,12 +276,22 @@ class _Moved:
 def _moved(field: _Field, origin: _Side, target: _Side) -> _Moved:
     """Take the fastest candidate of ``origin`` to ``target``, among those with a result on both."""
     answered = ~np.isnan(target.log_ns) | target.failed
-    compared = ~np.isnan(origin.log_ns) | origin.failed
+    compared = np.where(~np.isnan(origin.log_ns) | origin.failed, target.log_ns, np.nan)
     winner, has_winner = _fastest(field, np.where(answered, origin.log_ns, np.nan))
-    other, has_other = _fastest(field, np.where(compared, target.log_ns, np.nan))
+    other, has_other = _fastest(field, compared)
     both = has_winner & has_other
-    regret = np.where(both, np.exp(target.log_ns[winner] - target.log_ns[other]), np.nan)
-    return _Moved(np.where(both, winner == other, np.nan), regret, has_winner & target.failed[winner])
+    found = fastest(NoisyTimes(compared, target.variance, target.degrees), field.group)
+    behind, error = found.behind[winner], np.sqrt(found.variance[winner])
+    alone = np.isnan(behind)
+    sure = alone | (behind < -SURE * np.where(np.isnan(error), 0.0, error))
+    timed = both & ~np.isnan(compared[winner])
+    return _Moved(
+        same=np.where(both, winner == other, np.nan),
+        regret=np.where(timed, np.where(sure, 0.0, np.maximum(behind, 0.0)), np.nan),
+        error=np.where(sure & (alone | ~np.isnan(error)), 0.0, error),
+        degrees=np.where(sure, np.inf, found.degrees[winner]),
+        fails=has_winner & target.failed[winner],
+    )
 
 
 def _fastest(field: _Field, log_ns: Floats) -> tuple[Places, Truths]:
@@ -274,21 +307,28 @@ def _fastest(field: _Field, log_ns: Floats) -> tuple[Places, Truths]:
 
 @dataclass(frozen=True, slots=True)
 class _Platform:
-    """The candidates on one GPU, and the agreement between the halves of its sessions."""
+    """The candidates on one GPU, and the agreement of its winners with a repetition of the measurement."""
 
     name: str
     side: _Side
-    signs: Floats
-    """Order of each pair; see :func:`_signs`."""
-    taus_again: _Taus
-    moved_again: _Moved
+    order: _Order
+    same_again: Floats
+    """Per group: probability that a repetition has the same winner; NaN where the noise is unknown."""
+    differences: Differences
 
-    def ceilings(self, groups: Places, suffix: str = "") -> dict[str, Any]:
-        """Summarise the agreement that noise allows over ``groups``, in the columns of :data:`_RANKS`."""
-        return {
-            f"ceiling{suffix}": _mean(self.taus_again.tau[groups]),
-            f"top1_ceiling{suffix}": _mean(self.moved_again.same[groups]),
-        }
+    def ceilings(self, again: Floats, groups: Places) -> tuple[float | None, float | None]:
+        """Average the agreement with a repetition over ``groups``: of orders, given by ``again``, and of winners.
+
+        None where the noise is unknown, and where the candidates do not differ by more than noise.
+        """
+        if not self.differences.shown(groups):
+            return None, None
+        return _bounded(_mean(again[groups])), _bounded(_mean(self.same_again[groups]))
+
+
+def _bounded(agreement: float | None) -> float | None:
+    """Limit an estimate, which may go beyond them by chance, to 0 to 1."""
+    return None if agreement is None else min(max(agreement, 0.0), 1.0)
 
 
 def _platforms(field: _Field, pairs: tuple[Places, Places], margin: float) -> list[_Platform]:
@@ -296,11 +336,11 @@ def _platforms(field: _Field, pairs: tuple[Places, Places], margin: float) -> li
         _Platform(
             name=name,
             side=side,
-            signs=_signs(side, pairs, margin),
-            taus_again=_taus(field, pairs, *(_signs(half, pairs, margin) for half in halves)),
-            moved_again=_moved(field, *halves),
+            order=_ordered(side, pairs, margin),
+            same_again=repeated_winners(side.log_ns, side.variance, field.start, field.group),
+            differences=differences(side.log_ns, side.variance, side.degrees, field.group),
         )
-        for name, side, halves in zip(field.wide.names, _sides(field.wide), _halves(field.wide), strict=True)
+        for name, side in zip(field.wide.names, _sides(field.wide), strict=True)
     ]
 
 
@@ -314,11 +354,11 @@ def _compared(
     """Make the rows of ``ranks`` and ``regret``: every pair of GPUs in every slice."""
     rows, costs = [], []
     for one, other in combinations(platforms, 2):
-        tau = _taus(field, pairs, one.signs, other.signs)
+        tau = _taus(field, pairs, one.order, other.order)
         there, back = _moved(field, one.side, other.side), _moved(field, other.side, one.side)
         for label, groups in slices:
-            ceilings = {**one.ceilings(groups), **other.ceilings(groups, "_other")}
             names = {**label, "gpu": one.name, "other": other.name}
+            ceilings = _ceilings(tau, one, other, groups)
             rows.append({**names, **tau.summary(groups), **there.agreement(groups), **ceilings})
             for origin, target, moved in ((one, other, there), (other, one, back)):
                 ends = {**label, "winner_of": origin.name, "run_on": target.name}
@@ -326,23 +366,56 @@ def _compared(
     return rows, costs
 
 
+def _ceilings(tau: _Taus, one: _Platform, other: _Platform, groups: Places) -> dict[str, Any]:
+    """Compute the agreement that noise allows over ``groups``, in the columns of :data:`_RANKS`."""
+    first, top1 = one.ceilings(tau.again[0], groups)
+    second, top1_other = other.ceilings(tau.again[1], groups)
+    return {
+        # Each GPU contributes one of the two factors of a pair's agreement.
+        "ceiling_of_both": None if first is None or second is None else float(np.sqrt(first * second)),
+        "ceiling": first,
+        "ceiling_other": second,
+        "top1_ceiling": top1,
+        "top1_ceiling_other": top1_other,
+    }
+
+
 def _regret(moved: _Moved, groups: Places, facts: pl.DataFrame) -> dict[str, Any]:
-    regret = moved.regret[groups]
-    known = groups[~np.isnan(regret)]
-    values = moved.regret[known]
+    known = groups[~np.isnan(moved.regret[groups])]
     summary: dict[str, Any] = {"groups": len(known), "fails": int(moved.fails[groups].sum())}
     if not len(known):
         return summary
-    worst = int(known[np.argmax(values)])
-    median, high = np.quantile(values, [0.5, 0.95])
-    where = facts.row(worst, named=True)
+    values, error, degrees = np.exp(moved.regret[known]), moved.error[known], moved.degrees[known]
+    where = facts.row(int(known[np.argmax(values)]), named=True)
+    figures = _figures(values[:, None])[:, 0]
+    noise: Sequence[float | None] = [None] * len(_FIGURES)
+    if not np.isnan(error).any():
+        draws = int(np.clip(_EFFORT // len(known), *_DRAWS))
+        dice = np.random.default_rng(_SEED)
+        size = error[:, None] * dice.standard_t(np.minimum(degrees, 1e6)[:, None], (len(known), draws))
+        noise = np.quantile(_figures(np.exp(np.maximum(size, 0.0))), _NOISE_LEVEL, axis=1).tolist()
     return {
         **summary,
-        "median": float(median),
-        "p95": float(high),
-        "worst": float(moved.regret[worst]),
+        **{name: float(figure) for name, figure in zip(_FIGURES, figures, strict=True)},
+        **{f"{name}_noise": value for name, value in zip(_FIGURES, noise, strict=True)},
         **{f"worst_{name}": where[name] for name in _GROUP},
     }
+
+
+_FIGURES: Final = {"median": 0.5, "p95": 0.95, "worst": 1.0}
+"""What is said of the regrets of groups → its quantile."""
+_NOISE_LEVEL: Final = 0.99
+"""Share of tables without any cost whose regret is below the noise line."""
+_DRAWS: Final = (100, 1000)
+"""Fewest and most draws of the regrets that noise alone makes; between them, as many as :data:`_EFFORT` allows."""
+_EFFORT: Final = 2_000_000
+"""Drawn regrets in total."""
+
+
+def _figures(regrets: Floats) -> Floats:
+    """Compute the figures of regrets, groups × draws."""
+    found: Floats = np.quantile(regrets, list(_FIGURES.values()), axis=0)
+    return found
 
 
 def _mean(values: Floats) -> float | None:
@@ -367,17 +440,29 @@ def _notes(field: _Field, facts: pl.DataFrame, gpus: Sequence[str], request: Que
     if not facts.height:
         notes.append("No problem has two candidates, so there is nothing to order.")
         return notes
-    single = int((field.wide.table["sessions"] == 1).sum())
-    if single:
+    unknown = field.wide.table.filter(pl.col("candidate_ns").is_not_null() & pl.col("log_error").is_null()).height
+    if unknown:
         notes.append(
-            f"{single} cells have one session: they are tied with candidates that differ by up to "
-            f"{100 * request.margin:g} %, and they are in no ceiling."
+            f"{unknown} times have an unknown noise, which takes three sessions per cell, or two in 20 cells or more: "
+            f"they are tied with candidates that differ by up to {100 * request.margin:g} %, their groups are in no "
+            "ceiling and have no noise line, and regret on their GPU is too high, since the best time there is the "
+            "least of noisy ones."
         )
     notes.append(
-        "The ceiling is tau between halves of the sessions of one GPU: the agreement that noise alone allows. "
-        "Halves are noisier than all sessions, so the true ceiling is somewhat higher."
+        "`tau` can reach about `ceiling_of_both` if the order on both GPUs is the same. `tau` counts all pairs, also "
+        "those that noise does not tell apart (`tied`); `tau_apart` is over those that are apart on both GPUs."
     )
     return notes
+
+
+def _without_order(platforms: Sequence[_Platform], groups: Places) -> list[str]:
+    """Write notes on GPUs that have no ceiling although their noise is known."""
+    return [
+        f"On {one.name} the candidates do not differ by more than noise: it has no order that another GPU could have "
+        "too, and no ceiling."
+        for one in platforms
+        if one.differences.tested(groups) and not one.differences.shown(groups)
+    ]
 
 
 _RANKS: Final[Mapping[str, Any]] = {
@@ -386,12 +471,14 @@ _RANKS: Final[Mapping[str, Any]] = {
     "groups": pl.Int64(),
     "with_tau": pl.Int64(),
     "tau": pl.Float64(),
+    "ceiling_of_both": pl.Float64(),
     "ceiling": pl.Float64(),
     "ceiling_other": pl.Float64(),
     "pairs": pl.Int64(),
     "tied": pl.Int64(),
     "tied_other": pl.Int64(),
-    "tau_of_pairs": pl.Float64(),
+    "apart": pl.Int64(),
+    "tau_apart": pl.Float64(),
     "winners": pl.Int64(),
     "top1": pl.Float64(),
     "top1_ceiling": pl.Float64(),
@@ -400,16 +487,19 @@ _RANKS: Final[Mapping[str, Any]] = {
 _RANKS_MEANINGS: Final[Mapping[str, str]] = {
     "groups": "problem × dtype × workload (× toolchain) with two candidates timed on both GPUs",
     "with_tau": "groups with a tau: neither GPU ties all of their candidates",
-    "tau": "mean over them of Kendall's tau-b (Biometrika 33, 1945), ties where 95 % intervals overlap",
-    "ceiling": "tau between two halves of the sessions of `gpu`: the agreement that noise allows",
+    "tau": "mean over them of Kendall's tau-b (Biometrika 33, 1945)",
+    "ceiling_of_both": "tau that noise allows if both GPUs have the same order: √(ceiling · ceiling_other)",
+    "ceiling": "tau between the measurement on `gpu` and a repetition of it, estimated from the noise; null where the "
+    "noise is unknown, and where the candidates do not differ by more than noise",
     "ceiling_other": "the same for `other`",
     "pairs": "pairs of candidates timed on both GPUs",
-    "tied": "pairs tied on `gpu`",
-    "tied_other": "pairs tied on `other`",
-    "tau_of_pairs": "tau-b over all pairs of all groups at once",
+    "tied": "pairs that differ by no more than noise on `gpu`, at 5 %; where the noise is unknown, than the margin",
+    "tied_other": "the same on `other`",
+    "apart": "pairs that are tied on neither",
+    "tau_apart": "over these pairs: (same order − opposite order) ÷ all",
     "winners": "groups with a fastest candidate on both",
     "top1": "share of these groups with the same fastest candidate on both",
-    "top1_ceiling": "top1 between halves of the sessions of `gpu`",
+    "top1_ceiling": "top1 between the measurement on `gpu` and a repetition of it",
     "top1_ceiling_other": "the same for `other`",
 }
 _REGRET: Final[Mapping[str, Any]] = {
@@ -417,15 +507,17 @@ _REGRET: Final[Mapping[str, Any]] = {
     "run_on": pl.String(),
     "groups": pl.Int64(),
     "fails": pl.Int64(),
-    "median": pl.Float64(),
-    "p95": pl.Float64(),
-    "worst": pl.Float64(),
+    **{name: pl.Float64() for figure in _FIGURES for name in (figure, f"{figure}_noise")},
     **{f"worst_{name}": pl.String() for name in _GROUP},
 }
 _REGRET_MEANINGS: Final[Mapping[str, str]] = {
     "groups": "groups in which the winner of `winner_of` is timed on `run_on`",
     "fails": "further groups in which it fails there by its own fault",
-    "median": "median of its time there ÷ that of the fastest there, among candidates with a result on both",
+    "median": "median of its time there ÷ the best there of any other candidate with a result on both, at least 1; "
+    "the best is corrected for the choice among noisy times (Stein 1981)",
+    "median_noise": "99 % of medians are below this if the winners cost nothing: a lower one is no sign of a cost",
     "p95": "95 % quantile of the same ratio",
+    "p95_noise": "as median_noise, of p95",
     "worst": "the greatest such ratio; its problem, dtype and workload follow",
+    "worst_noise": "as median_noise, of worst",
 }

@@ -15,8 +15,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from kernel_matrix.analysis.outcomes import CELL_KEY, OUTCOMES, outcomes, sessions
-from kernel_matrix.analysis.quantiles import of_sessions
 from kernel_matrix.analysis.slices import columns_of
+from kernel_matrix.analysis.time_noise import run_noise, standard_errors
 from kernel_matrix.analysis.timed_sessions import log_of
 from kernel_matrix.errors import NothingSelectedError, UsageError
 from kernel_matrix.model.enums import Fault, Status
@@ -57,19 +57,22 @@ STANDINGS: Final[dict[str, pl.DataType]] = {
     **{name: OUTCOMES[name] for name in (*CELL_KEY, *FACTS)},
     "standing": pl.Enum([standing.value for standing in Standing]),
     "status": OUTCOMES["status"],
-    "logs": pl.List(pl.Float64()),
     "sessions": pl.UInt32(),
     "candidate_ns": pl.Float64(),
-    "log_reach": pl.Float64(),
+    "log_error": pl.Float64(),
+    "log_degrees": pl.Float64(),
     "baseline_ns": pl.Float64(),
     "baseline_sessions": pl.UInt32(),
+    "baseline_error": pl.Float64(),
+    "baseline_degrees": pl.Float64(),
     "speedup": pl.Float64(),
     **{name: OUTCOMES[name] for name in _SHARES},
 }
-"""``status``: of the deciding outcome. ``logs``: natural logarithms of the candidate's medians in nanoseconds, one per
-session, all units together, in order. ``candidate_ns``, ``baseline_ns``, ``speedup``: geometric means over sessions;
-null where no time is positive and finite. ``log_reach``: half-width of the 95 % t interval of the mean of ``logs``,
-null with fewer than two sessions. Shares are medians. All of these are null unless the cell passed on every unit."""
+"""``status``: of the deciding outcome. ``candidate_ns``, ``baseline_ns``, ``speedup``: geometric means over sessions
+of all units; null where no time is positive and finite. ``log_error`` and ``baseline_error``: standard errors of the
+logarithms of the two times, by :mod:`kernel_matrix.analysis.time_noise`, null where the tables do not show the noise;
+``log_degrees`` and ``baseline_degrees``: their degrees of freedom. Shares are medians. All of these are null unless the
+cell passed on every unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +100,28 @@ def standings(cells: pl.LazyFrame) -> Standings:
         raise NothingSelectedError("the tables hold no cells", next_step="Run a matrix, or import results, and merge.")
     passed = pl.col("_weight") == _WEIGHTS[Standing.PASSED]
     failed = pl.col("_weight") == _WEIGHTS[Standing.FAILED]
-    timed = passed & ~failed.any()
+    known = found.table.join(_times(cells).collect(), on=["record", "workload"], how="left", maintain_order="left")
+    sums = ("_gain", "_gains", *(f"_{name}_{part}" for name in _MEASURED for part in _MOMENTS))
+    # Only passed rows are used; masks of rows are much faster than filters in each group.
+    known = known.with_columns(pl.when(passed).then(name).alias(name) for name in (*sums, *_SHARES))
     table = (
-        found.table.lazy()
-        .join(_times(cells), on=["record", "workload"], how="left", maintain_order="left")
+        known.lazy()
         .group_by(CELL_KEY, maintain_order=True)
         .agg(
             *(pl.col(name).first() for name in FACTS),
             pl.col("status").get(pl.col("_weight").arg_max()),
             pl.col("_weight").max(),
             (passed.any() & failed.any()).alias("_contradicted"),
-            pl.col("logs").filter(timed).explode().drop_nulls().alias("logs"),
-            *(pl.col(name).filter(timed).sum() for name in ("_base", "baseline_sessions", "_gain", "_gains")),
-            *(pl.col(name).filter(timed).median() for name in _SHARES),
+            failed.any().alias("_failed"),
+            *(pl.col(name).sum() for name in sums),
+            *((pl.col(f"_{name}_n") > 0).sum().alias(f"_{name}_runs") for name in _MEASURED),
+            *(pl.col(name).median() for name in _SHARES),
         )
+        .with_columns(_unless_failed(sums))
         .with_columns(_decided())
         .collect()
     )
+    table = _with_errors(table, known)
     return Standings(table.select(*STANDINGS), (*found.notes, *_notes(table), *_unusable(cells)))
 
 
@@ -175,36 +183,93 @@ def _newest_content(latest: pl.DataFrame) -> Standings:
     return Standings(kept, (note,))
 
 
+_MEASURED: Final = ("candidate", "baseline")
+"""What is timed in a session."""
+
+
 def _times(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """Make one row per record and workload: logarithms of positive, finite session medians."""
-    candidate = pl.col("candidate_median_ns")
-    baseline, gain = (log_of(pl.col(name)).drop_nulls() for name in ("baseline_median_ns", "speedup"))
+    """Make one row per record and workload: moments of the logarithms of positive, finite session medians."""
+    logs = {name: log_of(pl.col(f"{name}_median_ns")) for name in _MEASURED}
+    gain = log_of(pl.col("speedup"))
     return (
         sessions(cells)
-        .filter(log_of(candidate).is_not_null())
+        .filter(logs["candidate"].is_not_null())
         .group_by("record", "workload")
         .agg(
-            candidate.log().alias("logs"),
-            baseline.sum().alias("_base"),
-            baseline.len().alias("baseline_sessions"),
+            *(log.count().alias(f"_{name}_n") for name, log in logs.items()),
+            *(log.sum().alias(f"_{name}_sum") for name, log in logs.items()),
+            *((log - _USUAL).pow(2).sum().alias(f"_{name}_power") for name, log in logs.items()),
             gain.sum().alias("_gain"),
-            gain.len().alias("_gains"),
+            gain.count().alias("_gains"),
+        )
+        .with_columns(
+            (pl.col(f"_{name}_power") - _of_mean(name)).clip(lower_bound=0.0).alias(f"_{name}_within")
+            for name in _MEASURED
         )
     )
 
 
+_MOMENTS: Final = ("n", "sum", "power", "within")
+"""Of a run: its sessions; the sum of their logarithms; of their squares, less :data:`_USUAL`; of those around the mean.
+
+Sums are fast: a variance per group takes ten times as long."""
+_USUAL: Final = 10.0
+"""Logarithm of a usual time in nanoseconds, taken away before squares are added, for the last digits."""
+
+
+def _of_mean(name: str) -> pl.Expr:
+    """Compute the part of the squares that the mean has."""
+    count = pl.col(f"_{name}_n").cast(pl.Float64)
+    return pl.when(count > 0).then((pl.col(f"_{name}_sum") - count * _USUAL) ** 2 / count).otherwise(0.0)
+
+
+def _unless_failed(sums: Sequence[str]) -> list[pl.Expr]:
+    """Keep the sums of cells that failed nowhere."""
+    runs = [f"_{name}_runs" for name in _MEASURED]
+    kept = [pl.when(~pl.col("_failed")).then(name).otherwise(0).alias(name) for name in (*sums, *runs)]
+    return [*kept, *(pl.when(~pl.col("_failed")).then(name).alias(name) for name in _SHARES)]
+
+
 def _decided() -> list[pl.Expr]:
-    count = pl.col("logs").list.len()
-    reach = pl.col("logs").list.std() / count.cast(pl.Float64).sqrt() * of_sessions(count)
     words = {weight: standing.value for standing, weight in _WEIGHTS.items()}
     return [
         pl.col("_weight").replace_strict(words, return_dtype=STANDINGS["standing"]).alias("standing"),
-        count.alias("sessions"),
-        pl.col("logs").list.mean().exp().alias("candidate_ns"),
-        reach.alias("log_reach"),
-        _mean("_base", "baseline_sessions").alias("baseline_ns"),
+        pl.col("_candidate_n").cast(pl.UInt32).alias("sessions"),
+        _mean("_candidate_sum", "_candidate_n").alias("candidate_ns"),
+        pl.col("_baseline_n").cast(pl.UInt32).alias("baseline_sessions"),
+        _mean("_baseline_sum", "_baseline_n").alias("baseline_ns"),
         _mean("_gain", "_gains").alias("speedup"),
     ]
+
+
+def _with_errors(table: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Add the standard errors of both times."""
+    noise = run_noise(pl.concat([_runs(known, "candidate", CELL_KEY), _runs(known, "baseline", _BASELINE_KEY)]))
+    names = {"candidate": "log", "baseline": "baseline"}
+    for measured, name in names.items():
+        moments = table.select(
+            "gpu",
+            pl.col(f"_{measured}_n").alias("sessions"),
+            pl.col(f"_{measured}_runs").alias("runs"),
+            (pl.col(f"_{measured}_power") - _of_mean(measured)).clip(lower_bound=0.0).alias("squares"),
+            pl.col(f"_{measured}_within").alias("squares_within"),
+        )
+        error, degrees = standard_errors(moments, noise)
+        table = table.with_columns(error.alias(f"{name}_error"), degrees.alias(f"{name}_degrees"))
+    return table
+
+
+_BASELINE_KEY: Final = ("gpu", "toolchain", "dtype", "problem", "problem_sha256", "workload")
+"""Columns that identify one baseline, which every candidate's cell times again."""
+
+
+def _runs(known: pl.DataFrame, measured: str, key: Sequence[str]) -> pl.DataFrame:
+    """Select the runs of what was measured in several, as :func:`run_noise` reads them."""
+    count, total, within = (pl.col(f"_{measured}_{part}") for part in ("n", "sum", "within"))
+    passed = known.lazy().filter((pl.col("_weight") == _WEIGHTS[Standing.PASSED]) & (pl.col(f"_{measured}_n") > 0))
+    row = pl.struct(pl.lit(measured).alias("of"), *key).hash(0).alias("row")
+    runs = passed.select(row, count.alias("n"), (total / count).alias("mean"), within.alias("squares"))
+    return runs.filter(pl.col("row").is_duplicated()).collect()
 
 
 def _mean(total: str, count: str) -> pl.Expr:
