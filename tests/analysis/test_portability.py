@@ -326,3 +326,33 @@ def test_cells_without_gpu_are_left_out_and_counted():
     assert "2 cells do not name their GPU" in told(found)
     with pytest.raises(NothingSelectedError, match="no cell names its GPU"):
         answers(rows[2:])
+
+
+def test_only_implementation_has_no_efficiency():
+    rows = [cell(gpu=gpu, candidate_median_ns=5.0) for gpu in ("x", "y")]
+    answer = answers(rows)["portability"]
+    assert answer.table.select("pp", "pp_low", "arithmetic").rows() == [(None, None, None)]
+    assert "2 cells have the only implementation" in told(answer)
+    beside_baseline = answers([on("x", 0.5), on("y", 0.5)])["portability"]
+    assert beside_baseline.table["pp"].to_list() == pytest.approx([0.5])
+    assert "2 cells have no other candidate beside them" in told(beside_baseline)
+
+
+@pytest.mark.parametrize(("noise", "spread"), [(0.01, 0.003), (0.01, 0.2), (0.03, 0.03)])
+def test_intervals_hold_although_the_best_is_noisy(noise, spread):
+    dice = np.random.default_rng(7)
+    truth = dice.normal(0, spread, (2, 12, 10))
+    rows = [
+        row
+        for (gpu, problem, candidate), level in np.ndenumerate(truth)
+        for row in over_sessions(
+            [(300.0, time) for time in 100 * np.exp(level + dice.normal(0, noise, 3))],
+            gpu=f"g{gpu}", problem=f"p{problem}", candidate=f"p{problem}/c{candidate}",
+        )
+    ]  # fmt: skip
+    wanted = 1 / np.exp(truth - truth.min(axis=2, keepdims=True)).mean(axis=0)
+    names = {f"p{problem}/c{candidate}": pp for (problem, candidate), pp in np.ndenumerate(wanted)}
+    table = answers(rows)["portability"].table.drop_nulls("pp_low")
+    true = table["candidate"].replace_strict(names, return_dtype=pl.Float64)
+    assert table.height > 60
+    assert ((table["pp_low"] <= true) & (true <= table["pp_high"])).mean() > 0.9

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from scipy.stats import t
 
-from kernel_matrix.analysis.quantiles import of_sessions
+from kernel_matrix.analysis.quantiles import of_degrees, of_sessions
 from kernel_matrix.measure.intervals import t_quantile
 
 
@@ -29,3 +29,9 @@ def test_columns_have_none_below_two_sessions(engine):
 
 def test_a_column_of_nothing_has_none():
     assert pl.DataFrame({"n": [1, 0]}).select(of_sessions(pl.col("n")))["n"].to_list() == [None, None]
+
+
+def test_quantiles_of_any_degrees_are_those_of_student():
+    degrees = [2.0, 3.7, 50.0, 1e9, math.inf]
+    found = pl.DataFrame({"n": degrees}).select(of_degrees(pl.col("n")))["n"]
+    assert found.to_list() == pytest.approx([t.ppf(0.975, each) for each in degrees], rel=1e-4)

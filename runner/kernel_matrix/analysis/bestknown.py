@@ -58,7 +58,10 @@ class BestKnown:
 def make(table: pl.DataFrame) -> BestKnown:
     """Find the best times in standings where the GPU is known; among equal times the first name wins."""
     rivals = _rivals(table)
-    found = _fastest(rivals)
+    return _best(rivals, _fastest(rivals))
+
+
+def _best(rivals: pl.DataFrame, found: Fastest) -> BestKnown:
     columns = [pl.col(name).cast(dtype) for name, dtype in BEST.items()]
     with_best = rivals.with_columns(best_ns=pl.Series(np.exp(found.best))[rivals["_key"]] * pl.col("_least"))
     first = with_best.sort(*KEY, "_ns", "candidate", "toolchain").unique(KEY, keep="first", maintain_order=True)
@@ -246,9 +249,11 @@ def with_own_efficiency(table: pl.DataFrame) -> EfficiencyTable:
 
     Null also where the candidate is the only implementation: its efficiency would be 1 whatever its time is.
     """
-    joined, notes = _joined(table, make(table))
+    rivals = _rivals(table)
+    found = _fastest(rivals)
+    joined, notes = _joined(table, _best(rivals, found))
     where = [*KEY, "toolchain", "candidate"]
-    others = _distances(_rivals(table)).with_columns(pl.col(name).cast(table.schema[name]) for name in where)
+    others = _distances(rivals, found).with_columns(pl.col(name).cast(table.schema[name]) for name in where)
     joined = joined.join(others, on=where, how="left", nulls_equal=True, maintain_order="left")
     usable = pl.col("efficiency").is_not_null() & (pl.col("_others") > 0)
     alone, against_baseline = joined.select(
@@ -269,9 +274,8 @@ def with_own_efficiency(table: pl.DataFrame) -> EfficiencyTable:
     return EfficiencyTable(joined.with_columns(efficiency, *kept).drop("_others", "_baseline"), tuple(notes))
 
 
-def _distances(rivals: pl.DataFrame) -> pl.DataFrame:
+def _distances(rivals: pl.DataFrame, found: Fastest) -> pl.DataFrame:
     """Compute :data:`DISTANCE` for every candidate, and count the other implementations beside it."""
-    found = _fastest(rivals)
     values = (found.behind, np.where(found.doubtful, np.nan, np.sqrt(found.variance)), found.degrees)
     distances = [pl.Series(name, value).fill_nan(None) for name, value in zip(DISTANCE, values, strict=True)]
     behind, error, degrees = (pl.col(name) for name in DISTANCE)
