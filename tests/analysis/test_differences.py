@@ -6,12 +6,10 @@ import pytest
 from scipy import stats
 
 from kernel_matrix.analysis.differences import (
-    DEFAULT_DEGREES,
     DEFAULT_RUN_DEVIATION,
     NoiseSource,
     benjamini_hochberg,
     default_deviation,
-    mean_variances,
     paired_differences,
     shorth,
     unpaired_differences,
@@ -190,24 +188,3 @@ def test_shorth_is_the_middle_of_the_majority():
 def test_default_deviation_falls_with_the_size_of_the_call():
     assert default_deviation(np.array([2e3, 5e4, 1e6])).tolist() == [0.05, 0.03, 0.02]
     assert default_deviation(np.array([2e3, 1e6]), shared=np.array([False, True])).tolist() == [0.05, 0.06]
-
-
-def test_mean_variances_of_single_sessions_are_assumed():
-    nanoseconds = np.array([5e3, 5e4, 5e6])
-    variance, degrees = mean_variances(nanoseconds, np.ones(3), np.full(3, np.nan))
-    assert np.sqrt(variance) == pytest.approx([0.05, 0.03, 0.02])
-    assert degrees == pytest.approx(DEFAULT_DEGREES)
-
-
-def test_mean_variances_contain_runs_where_sessions_are_known():
-    variance, degrees = mean_variances(np.full(2, 1e6), np.array([4.0, 16.0]), np.full(2, 0.01**2))
-    assert variance == pytest.approx([0.01**2 / 4 + DEFAULT_RUN_DEVIATION**2, 0.01**2 / 16 + DEFAULT_RUN_DEVIATION**2])
-    assert (degrees > DEFAULT_DEGREES).all()
-
-
-def test_mean_variances_of_many_cells_are_drawn_together():
-    sessions = np.full(40, 3.0)
-    own = np.random.default_rng(1).chisquare(2, 40) / 2 * 0.01**2
-    variance, _ = mean_variances(np.full(40, 1e6), sessions, own)
-    drawn, apart = (np.subtract(*np.percentile(np.log(one), [75, 25])) for one in (variance, own))
-    assert drawn < apart / 2

@@ -3,6 +3,7 @@
 import json
 import math
 
+import polars as pl
 import pytest
 
 from kernel_matrix.analysis.questions import QuestionOptions, ask
@@ -85,6 +86,8 @@ def test_gpus_statement_has_ratio_prediction_and_shortfall():
 
 def test_gpus_short_lists_what_is_shown_to_be_less():
     short = asked(WORKED)["short"].table
+    assert set(short["kind"]) == {"candidates", "baselines"}
+    short = short.filter(pl.col("kind") == "candidates")
     assert short["candidate"].to_list() == ["softmax/one"]
     row = short.row(0, named=True)
     assert (row["limit"], row["kind"]) == ("memory", "candidates")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from kernel_matrix import Results
+from kernel_matrix import Results, analyze, freeze_best_known
 from kernel_matrix.errors import NothingSelectedError, StoreError, UsageError
 from kernel_matrix.results.store import RecordStore
 from tests.results.factory import failed_record, make_record
@@ -31,6 +31,13 @@ def test_records_are_merged_aside_and_removed_at_close(records, tmp_path, monkey
     assert set(tmp_path.iterdir()) == before
     assert cells.height == 2
     assert results.record_folders == (records,)
+
+
+def test_questions_are_answered_from_a_folder_of_records(records, tmp_path):
+    (scores, *_) = analyze("scores", records)
+    assert scores.table["cells"].to_list() == [2]
+    with pytest.raises(NothingSelectedError, match="nothing passed and was timed"):
+        freeze_best_known(records, tmp_path / "best.json")
 
 
 def test_tables_are_read_where_they_are(example_tables, tmp_path, monkeypatch):

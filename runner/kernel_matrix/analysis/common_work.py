@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from kernel_matrix.analysis.differences import mean_variances
+from kernel_matrix.analysis.differences import DEFAULT_DEGREES, default_deviation
 from kernel_matrix.analysis.standings import FACTS, Floats, FoldedTable, Places, Standing, Truths, fold
 from kernel_matrix.model.enums import Status
 from kernel_matrix.plan.selection import REFERENCE
@@ -31,7 +31,7 @@ _WORK: Final = ("kind", "problem", "dtype", "workload", "candidate")
 _CONTENT: Final = ("problem_sha256", "candidate_sha256")
 _OF_PROBLEM: Final = ("category", "level", "source")
 _DESCRIBING: Final = tuple(name for name in FACTS if name not in _CONTENT)
-_TIMES: Final = ("log", "sessions", "variance")
+_TIMES: Final = ("log", "sessions", "error", "degrees")
 _EXACT_BITS: Final = 11
 """Low bits that a 64-bit hash gives up to be exact in a float."""
 
@@ -46,7 +46,7 @@ class CommonWork:
     log_ns: Floats
     """Logarithms of times; NaN where it did not pass or was not timed."""
     variance: Floats
-    """Variance of ``log_ns`` that sessions and runs cause."""
+    """Variance of ``log_ns`` that sessions and runs cause; an assumed one where the tables do not show it."""
     degrees: Floats
     """Degrees of freedom of ``variance``."""
     content: Floats
@@ -125,20 +125,15 @@ def common_work(table: pl.DataFrame, cells: pl.LazyFrame, gpus: Sequence[str], *
     by = [*_WORK, *(["toolchain"] if toolchains_apart else [])]
     rows = _rows(table, _controls(cells))
     wide = fold(rows, "gpu", gpus, by)
-    log_ns, sessions, variance = (wide.of(wide.table[name]) for name in _TIMES)
-    noise, degrees = (np.full_like(log_ns, np.nan) for _ in range(2))
-    for place in range(len(gpus)):
-        here = np.flatnonzero(~np.isnan(log_ns[:, place]))
-        if here.size:
-            estimates = mean_variances(np.exp(log_ns[here, place]), sessions[here, place], variance[here, place])
-            noise[here, place], degrees[here, place] = estimates
+    log_ns, sessions, error, degrees = (wide.of(wide.table[name]) for name in _TIMES)
+    unknown = np.isnan(error)
     content = wide.table.select(pl.struct(_CONTENT).hash() // 2**_EXACT_BITS).to_series()
     return CommonWork(
         keys=_described(wide, by, cells),
         gpus=tuple(gpus),
         log_ns=log_ns,
-        variance=noise,
-        degrees=degrees,
+        variance=np.where(unknown, default_deviation(np.exp(log_ns)) ** 2 / np.maximum(sessions, 1), error**2),
+        degrees=np.where(unknown, DEFAULT_DEGREES, degrees),
         content=wide.of(content),
         failed=wide.stands(Standing.FAILED),
     )
@@ -165,7 +160,8 @@ def _rows(table: pl.DataFrame, controls: Sequence[str]) -> pl.DataFrame:
         kind=kind,
         log=pl.col("candidate_ns").log(),
         sessions=pl.col("sessions").cast(pl.Int64),
-        variance=pl.col("logs").list.var(),
+        error="log_error",
+        degrees="log_degrees",
     ).select(columns)
     weight = pl.col("baseline_sessions")
     of_baselines = (
@@ -175,6 +171,9 @@ def _rows(table: pl.DataFrame, controls: Sequence[str]) -> pl.DataFrame:
             *(pl.col(name).first() for name in _OF_PROBLEM),
             log=(pl.col("baseline_ns").log() * weight).sum() / weight.sum(),
             sessions=weight.sum().cast(pl.Int64),
+            error=((pl.col("baseline_error") * weight) ** 2).sum().sqrt() / weight.sum(),
+            degrees=pl.col("baseline_degrees").sum(),
+            known=pl.col("baseline_error").is_not_null().all(),
             started=pl.len(),
         )
         # Of two contents of a problem on one GPU, the one with more candidates counts.
@@ -184,7 +183,8 @@ def _rows(table: pl.DataFrame, controls: Sequence[str]) -> pl.DataFrame:
             *(pl.lit(None, of_candidates.schema[name]).alias(name) for name in columns if name not in _KNOWN),
             kind=pl.lit(BASELINES),
             standing=pl.lit(Standing.PASSED.value, of_candidates.schema["standing"]),
-            variance=pl.lit(None, pl.Float64),
+            error=pl.when("known").then("error"),
+            degrees=pl.when("known").then("degrees"),
         )
         .select(columns)
     )

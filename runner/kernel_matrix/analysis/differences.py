@@ -163,33 +163,6 @@ def unpaired_differences(
     return _tested(weighed, _errors(weighed, degrees, noise), noise, chance=chance, q=q)
 
 
-def mean_variances(nanoseconds: Array, sessions: Array, variance: Array) -> tuple[Array, Array]:
-    """Estimate the variances of mean logarithms, each of the sessions of one cell in one run.
-
-    Args:
-        nanoseconds: Time of a call.
-        sessions: Number of sessions of each cell.
-        variance: Variance of their logarithms; NaN where it is unknown.
-
-    Returns:
-        The variances, and their degrees of freedom.
-    """
-    degrees = np.where(np.isnan(variance), 0.0, sessions - 1)
-    variance = np.maximum(np.where(degrees > 0, variance, 0.0), LEAST_DEVIATION**2)
-    prior = fit_prior(variance, degrees)
-    if prior is not None:
-        variance, degrees = prior.shrink(variance, degrees)
-    else:
-        unknown = degrees == 0
-        variance = np.where(unknown, default_deviation(nanoseconds) ** 2, variance)
-        degrees = np.where(unknown, DEFAULT_DEGREES, degrees)
-    of_sessions = variance / sessions
-    # If every cell has one session, the noise of runs and of sessions is one.
-    of_runs = DEFAULT_RUN_DEVIATION**2 if (sessions > 1).any() else 0.0
-    total = of_sessions + of_runs
-    return total, total**2 / (of_sessions**2 / degrees + of_runs**2 / DEFAULT_DEGREES)
-
-
 @dataclass(frozen=True, slots=True)
 class _RunNoise:
     """Noise between the runs of a usual cell."""

@@ -59,7 +59,8 @@ def analyze(
     }
     # What is not given keeps the default that QuestionOptions has for it.
     options = QuestionOptions(**{name: value for name, value in given.items() if value not in (None, ())})
-    return ask(question, as_results(results).tables, options)
+    opened = as_results(results)  # kept until the answer is there: without it the merged files are removed
+    return ask(question, opened.tables, options)
 
 
 def freeze_best_known(results: Results | str | Path, path: str | Path) -> BestKnown:
@@ -68,4 +69,5 @@ def freeze_best_known(results: Results | str | Path, path: str | Path) -> BestKn
     Raises:
         StoreError: The file cannot be written.
     """
-    return freeze(as_results(results).tables.cells, Path(path))
+    opened = as_results(results)  # as above
+    return freeze(opened.tables.cells, Path(path))
