@@ -303,6 +303,7 @@ def test_findings_are_told_and_cost_nothing_by_default(stage, attempt):
     record = attempt(stage.cell("peeks", source=READS_FRAMES))
     assert record.outcome.status is Status.PASSED
     assert {found.rule for found in record.host.findings} >= {"frames"}
+    assert (record.host.code.lines, record.host.code.complexity) == (4, 1)
 
 
 def test_cell_rejected_finding_ends_before_any_process(stage, attempt):

@@ -54,6 +54,7 @@ from kernel_matrix.results.record import (
 )
 from kernel_matrix.results.run_info import RunHost, RunInfo
 from kernel_matrix.results.trace import TelemetryTrace, read_trace_document, trace_name, trace_of
+from kernel_matrix.scan.code_measures import CodeMeasures
 
 ADDED_LATER = {
     "Block": {
@@ -70,7 +71,7 @@ ADDED_LATER = {
     "IsolationInfo": {"memory_limit"},
     "HostRecord": {
         *("device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health"),
-        *("build", "findings", "environment"),
+        *("build", "findings", "code", "environment"),
     },
 }
 """Fields that the first records lack: not required by the schema, and with a default in the class."""
@@ -257,6 +258,7 @@ HOST = HostRecord(
     health=HEALTH,
     build=BUILD,
     findings=(SourceFinding(rule="library_calls", line=12, message="calls a library", evidence="torch.sum(x)"),),
+    code=CodeMeasures(lines=87, complexity=4, complexity_mean=2.25, maintainability=48.5),
 )
 
 ENVIRONMENT = InsideEnvironment(

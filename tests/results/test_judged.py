@@ -178,6 +178,7 @@ def kernel(name: str, launches: int, device_ns: int, *, own: bool) -> TracedKern
 def test_the_share_of_own_kernels(kernels: tuple[TracedKernel, ...], share: float | None) -> None:
     (row,) = rows(make_record(sessions=(replace(session(), kernels=kernels),)))
     assert (row["own_kernel_share"], row["kernels_seen"]) == (share, len(kernels))
+    assert row["launches_per_call"] == sum(one.launches for one in kernels)
 
 
 def test_kernels_have_a_row_per_build_and_per_session() -> None:

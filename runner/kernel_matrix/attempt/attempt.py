@@ -14,7 +14,7 @@ from kernel_matrix.attempt.prepared_session import SessionRequest, place_of
 from kernel_matrix.attempt.role_specs import probe_spec
 from kernel_matrix.attempt.session_prefetch import SessionPrefetch
 from kernel_matrix.attempt.sessions import SessionLoop, admit
-from kernel_matrix.attempt.source_findings import rejected, scan_of
+from kernel_matrix.attempt.source_findings import code_of, rejected, scan_of
 from kernel_matrix.environments.inspection import check_unchanged
 from kernel_matrix.errors import GpuBusyError, GpuLostError, GpuSettingError, InfrastructureError
 from kernel_matrix.lease import Lease, LeaseTerms, WaitCancelledError, hold
@@ -51,6 +51,7 @@ class Attempt:
         """Return the outcome of a cell whose source is not allowed or does not build; None if it can go on."""
         try:
             self._log.scan = scan_of(self._of.cell)
+            self._log.code = code_of(self._of.cell)
         except OSError as error:
             return machine_failed(error, Stage.BUILD)
         build = self._of.build

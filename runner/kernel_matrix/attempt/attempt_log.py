@@ -15,6 +15,7 @@ from kernel_matrix.model.messages import SessionReport
 from kernel_matrix.results.record import ExitInfo
 from kernel_matrix.sandboxes import ProcessExit
 from kernel_matrix.scan import SourceScan
+from kernel_matrix.scan.code_measures import CodeMeasures
 
 _NOTHING_READ = SourceScan(own_kernels=(), findings=())
 
@@ -26,6 +27,8 @@ class AttemptLog:
     started_at: str = field(default_factory=utc_now)
     scan: SourceScan = _NOTHING_READ
     """Findings in the candidate's source."""
+    code: CodeMeasures | None = None
+    """Measures of the candidate's source; None until it was read."""
     seen: list[ObservedSession] = field(default_factory=list)
     exits: list[ExitInfo] = field(default_factory=list)
     isolation: dict[str, Mapping[str, Any]] = field(default_factory=dict)

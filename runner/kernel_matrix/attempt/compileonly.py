@@ -13,7 +13,7 @@ from kernel_matrix.attempt.candidate_build import build_for
 from kernel_matrix.attempt.host_record import DeviceRecord, cell_key, make_host_record
 from kernel_matrix.attempt.outcome import machine_failed, outcome_of
 from kernel_matrix.attempt.role_specs import CellPlacement
-from kernel_matrix.attempt.source_findings import rejected, scan_of
+from kernel_matrix.attempt.source_findings import code_of, rejected, scan_of
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.matrix import GpuAxis
 from kernel_matrix.model.enums import Stage, Status
@@ -48,7 +48,7 @@ def compile_only(assignment: Assignment, context: RunContext, cache: BuildCache 
     """
     log, cell = AttemptLog(), assignment.cell
     try:
-        log.scan = scan_of(cell)
+        log.scan, log.code = scan_of(cell), code_of(cell)
         outcome = rejected(cell, log.scan)
         if outcome is None:
             build = _build(assignment, context, cache or default_cache())

@@ -134,6 +134,7 @@ def make_host_record(of: Assignment, context: RunContext, device: DeviceRecord, 
         warnings=lease.warnings if lease else (),
         build=of.build.seen if of.build is not None else None,
         findings=findings_info(log.scan),
+        code=log.code,
         environment=_environment_used(of.image),
     )
 

@@ -1,4 +1,4 @@
-"""Findings in a candidate's source, and the policy's decision about them."""
+"""Findings in a candidate's source, the policy's decision about them, and measures of the source."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from kernel_matrix.model.messages import Evidence
 from kernel_matrix.plan import Cell
 from kernel_matrix.results.record import Outcome, SourceFinding
 from kernel_matrix.scan import SourceScan, scan_files
+from kernel_matrix.scan.code_measures import CodeMeasures, measure_code
 
 
 def scan_of(cell: Cell) -> SourceScan:
@@ -21,6 +22,15 @@ def scan_of(cell: Cell) -> SourceScan:
     candidate = cell.candidate
     entry = candidate.defines or candidate.entry
     return scan_files(candidate.code.written(), candidate.language, cell.dtype, entry=entry)
+
+
+def code_of(cell: Cell) -> CodeMeasures:
+    """Measure the candidate's source without running it.
+
+    Raises:
+        OSError: If it cannot be read.
+    """
+    return measure_code(cell.candidate.code.written())
 
 
 def rejected(cell: Cell, scan: SourceScan) -> Outcome | None:

@@ -58,7 +58,9 @@ class SessionColumns:
     anchor_drift: float | None
     """Relative difference of the two ends of the session by these kernels."""
     kernels_seen: Small | None
-    """Kernels that a tracer saw during one call of the candidate."""
+    """Different kernels that a tracer saw during one call of the candidate."""
+    launches_per_call: Count | None
+    """Kernels that the candidate launched during that call, each launch counted; by a tracer in its own process."""
     own_kernel_share: float | None
     """Share of the traced time (of launches, where nothing was timed) in the candidate's own kernels."""
 

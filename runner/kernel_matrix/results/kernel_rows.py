@@ -57,4 +57,8 @@ def traced_columns(kernels: Sequence[Mapping[str, Any]]) -> Row:
     weight = "device_ns" if any(kernel["device_ns"] for kernel in kernels) else "launches"
     total = sum(kernel[weight] for kernel in kernels)
     own = sum(kernel[weight] for kernel in kernels if kernel["own"])
-    return {"kernels_seen": len(kernels), "own_kernel_share": own / total if total else None}
+    return {
+        "kernels_seen": len(kernels),
+        "launches_per_call": sum(kernel["launches"] for kernel in kernels),
+        "own_kernel_share": own / total if total else None,
+    }

@@ -50,6 +50,7 @@ from kernel_matrix.model.fields import (
 )
 from kernel_matrix.model.messages import SCHEMA_VERSION, UNTIMED, Evidence, SessionReport, from_json, to_json
 from kernel_matrix.platforms import EventReason
+from kernel_matrix.scan.code_measures import CodeMeasures
 from kernel_matrix.sources import Origin
 
 PHASES = ("build", "lease_wait", "start", "inside", "teardown", "overhead", "total")
@@ -433,6 +434,8 @@ class HostRecord:
     build: Annotated[BuildInfo | None, LATER, Columns()] = None
     """`None` if nothing was built ahead of time."""
     findings: Annotated[tuple[SourceFinding, ...], Items(1000), LATER] = ()
+    code: Annotated[CodeMeasures | None, LATER, Columns("code_")] = None
+    """Measures of the candidate's source; `None` if it could not be read."""
     environment: Annotated[EnvironmentInfo | None, LATER] = None
     """`None` for an image, and for a toolchain that names no environment."""
 
