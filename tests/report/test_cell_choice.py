@@ -39,6 +39,15 @@ def test_few_outcomes_are_all_kept_with_columns_of_cells():
     assert (row["labels"], row["sampled"]) == (["no_trace"], True)
 
 
+def test_cells_have_the_measures_of_their_source():
+    measures = {"code_lines": 87, "code_complexity": 4, "code_maintainability": 48.5}
+    rows = [timed(0, 2.0, session=number, launches_per_call=3, **measures) for number in range(2)]
+    row = cells_of(tables([*rows, timed(1, 2.0)])).to_dicts()
+    assert {name: row[0][name] for name in measures} == measures
+    assert row[0]["launches_per_call"] == 3
+    assert row[1]["code_lines"] is row[1]["launches_per_call"] is None
+
+
 def test_of_many_outcomes_failures_and_extremes_are_kept(monkeypatch):
     monkeypatch.setattr(cell_choice, "MOST_CELLS", 4)
     broken = {"status": "timeout", "fault": "candidate"}

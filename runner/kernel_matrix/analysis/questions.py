@@ -63,6 +63,7 @@ QUESTIONS: Registry[Ask] = Registry(
         "sensitivity": "kernel_matrix.analysis.sensitivity:sensitivity",
         "variance": "kernel_matrix.analysis.variance:variance",
         "attribution": "kernel_matrix.analysis.attribution:attribution",
+        "code": "kernel_matrix.analysis.source_code:code",
         "drift": "kernel_matrix.analysis.changepoints:drift",
     },
     members=("__call__", "__doc__"),

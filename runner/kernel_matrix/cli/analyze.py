@@ -28,6 +28,7 @@ ABOUT: Final = {
     "sensitivity": "what another dtype or toolchain does to times and verdicts",
     "variance": "where a time's noise comes from, and how many sessions a wanted precision needs",
     "attribution": "how much of correctness and speed-up category, method, GPU, toolchain and dtype explain",
+    "code": "how large and complex sources are, and whether that goes with correctness and speed",
     "drift": "when times changed over many nights, and what changed with them",
 }
 """Question → what it answers, in one line."""

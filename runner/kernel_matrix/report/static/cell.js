@@ -51,6 +51,8 @@ function cellPage(row) {
       h('div', { class: 'block' }, h('h3', {}, 'What'), facts([
         ['Cell', get('cell_id')], ['Matrix', get('matrix')], ['Started', get('started_at')], ['Category', get('category')], ['Level', known(get('level'), plain)], ['Language', get('language')],
         ['Method', get('origin_method')], ['Model', get('origin_model')], ['Round', known(get('origin_round'), plain)], ['Tier', get('tier')], ['Declared to end', get('expect')],
+        ['Lines of code', known(get('code_lines'), plain)], ['Largest complexity (Python)', known(get('code_complexity'), plain)], ['Maintainability (Python)', known(get('code_maintainability'), (v) => `${plain(v)} of 100`)],
+        ['Kernels launched per call', known(get('launches_per_call'), plain)],
       ]))),
     notesOf(get('labels'), 'Labels', data.labels), notesOf(get('findings'), 'Findings in the source', {}), notesOf(get('warnings'), 'Warnings', {}),
     ...samplesOf(row), ...looksOf(row), elsewhere(row),
