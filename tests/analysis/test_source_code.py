@@ -215,6 +215,9 @@ def test_results_without_measures_are_told():
     found = answers([cell(baseline_median_ns=2.0, candidate_median_ns=1.0)])
     assert all(answer.table.is_empty() for answer in found.values())
     assert any("No source was measured" in note for note in found["code"].notes)
+    found = answers([candidate("p", "a", 1.0, **dict.fromkeys(list(MEASURES)[:4]))])
+    assert found["code"].table.select("measured", "parsed", "traced", "launches").row(0) == (0, 0, 1, 2)
+    assert any("No source was measured" in note for note in found["code"].notes)
 
 
 def test_what_cannot_be_asked_is_said():

@@ -34,6 +34,9 @@ _OUTCOMES: Final = ("correct", "speed")
 _GROUP: Final = ("problem", "dtype", "gpu", "toolchain", "language")
 _CANDIDATE: Final = ("candidate", "candidate_sha256", "language")
 _NEEDED: Final = ("record", *_GROUP, "candidate", "candidate_sha256", "kind", "counted", "passed")
+_UNMEASURED: Final = (
+    "No source was measured: imported results and records of earlier versions have no measures of the source."
+)
 _ROUNDING: Final = 1e-9
 """Correlations are kept this far from ±1, where Fisher's transform is infinite."""
 
@@ -47,12 +50,10 @@ def code(tables: Tables, request: QuestionOptions) -> list[Answer]:
     """
     by = list(request.by) or [SLICE]
     cells = _cells(tables, request)
-    if cells.select(pl.all_horizontal(pl.col(name).is_null().all() for name in _MEASURES)).item():
-        note = (
-            "No source was measured: imported results and records of earlier versions have no measures of the source."
-        )
-        return [_sizes(cells.clear(), by, [note]), _associations(cells.clear(), by)]
-    return [_sizes(cells, by, []), _associations(cells, by)]
+    notes = [] if cells["lines"].count() else [_UNMEASURED]
+    if not any(cells[name].count() for name in _MEASURES):
+        cells = cells.clear()
+    return [_sizes(cells, by, notes), _associations(cells, by)]
 
 
 def _cells(tables: Tables, request: QuestionOptions) -> pl.DataFrame:
