@@ -44,3 +44,42 @@ def test_between_is_dersimonian_and_laird_and_is_covered():
         _, low, high, _ = variance_between(made, np.full(6, 0.01**2 * rng.chisquare(30) / 30), 30)
         covered += low <= 0.02**2 <= high
     assert covered / 600 == pytest.approx(0.95, abs=0.025)
+
+
+def simulated(dice, *, units=3, nights=6, cells=20, night=0.01, common=0.0):
+    """Rows of units that differ by nothing, whose cells move together in a night on a unit."""
+    moved = dice.normal(0, night, (units, nights))
+    shared = dice.normal(0, common, nights)
+    return [
+        row
+        for unit in range(units)
+        for at in range(nights)
+        for number in range(cells)
+        for row in measured(
+            dice,
+            sessions=1,
+            unit_effect=moved[unit, at] + shared[at],
+            candidate=f"softmax/{number}",
+            gpu_uuid=f"GPU-{unit}",
+            night=at,
+        )
+    ]
+
+
+@pytest.mark.parametrize("options", [{"night": 0.01}, {"night": 0.003, "common": 0.02}, {"units": 2, "nights": 8}])
+def test_bounds_of_units_hold_where_nights_differ(options):
+    dice = np.random.default_rng(8)
+    held = []
+    for _ in range(40):
+        table = answers(simulated(dice, cells=6, **options))["units"].table.filter(pl.col("of") == "time")
+        held += [low <= 0 <= high for low, high in table.select("low_percent", "high_percent").rows()]
+        assert set(table["bounds_from"]) == {"its nights"}
+    assert np.mean(held) == pytest.approx(0.95, abs=0.06)
+
+
+def test_bounds_of_units_with_one_night_assume_that_runs_differ():
+    dice = np.random.default_rng(9)
+    table = answers(simulated(dice, nights=1, night=0.0, cells=200))["units"].table.filter(pl.col("of") == "time")
+    width = table["high_percent"] - table["low_percent"]
+    assert set(table["bounds_from"]) == {"cells, and a default for runs"}
+    assert width.min() > 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -13,6 +13,7 @@ from kernel_matrix.analysis.levels import MEDIAN_COSTS
 from kernel_matrix.analysis.quantiles import normal_quantile
 from kernel_matrix.analysis.questions import Answer
 from kernel_matrix.analysis.timed_sessions import TimedSessions
+from kernel_matrix.analysis.variance_prior import fit_prior
 from kernel_matrix.analysis.within import WITHIN
 from kernel_matrix.measure.intervals import t_quantile
 from kernel_matrix.measure.timed import CANDIDATE
@@ -24,6 +25,8 @@ _COLUMNS: Final = {f"sessions_for_{100 * width:g}_percent": width for width in W
 _NOISE_OF: Final = (CANDIDATE, "speedup")
 _MOST: Final = 2000
 """Sessions up to which Student's t is used; for more, the normal quantile is close enough."""
+_UNKNOWN: Final = "one session: no noise is known"
+_OTHERS: Final = "one session: as in the other cells"
 _MEANINGS: Final = {
     "sessions": "Sessions that passed and were timed.",
     "nights": "Nights they are from.",
@@ -31,7 +34,8 @@ _MEANINGS: Final = {
     "sd_time_percent": "Standard deviation of the log of the candidate's session medians, percent.",
     "sd_speedup_percent": "The same for the speed-up, whose two times come from the same session.",
     "sd_within_percent": "Standard deviation of the log of single calls within blocks, percent.",
-    "noise_from": "The sessions between which the noise was measured.",
+    "noise_from": "The sessions between which the noise was measured; with one session, the other cells' noise is "
+    "assumed, if there are twenty (Smyth 2004).",
     "half_width_percent": "Half-width of the 95 % interval with this number of sessions, percent; of the speed-up, or "
     "of the time where there is no baseline.",
     "samples_per_session": "Calls per session that give the most precision for the time spent: "
@@ -44,8 +48,16 @@ _MEANINGS: Final = {
 def noise(cells: pl.LazyFrame, measured: TimedSessions, sums: pl.DataFrame) -> Answer:
     """Compute each cell's noise, and the sessions and samples needed for a wanted precision."""
     found = _spreads(cells, measured, sums).with_columns(*_noise_columns(), *_best_samples())
-    deviation = np.asarray(found["_noise"].fill_null(float("nan")).to_numpy(), dtype=np.float64)
-    half_width = pl.Series("half_width_percent", 100 * _half_width(deviation, found["sessions"].to_numpy()))
+    deviation, degrees = (np.asarray(found[name].cast(pl.Float64).to_numpy()) for name in ("_noise", "_degrees"))
+    prior = fit_prior(deviation**2, np.nan_to_num(degrees))
+    if prior is not None:
+        unknown = np.isnan(deviation)
+        deviation = np.where(unknown, math.sqrt(prior.variance), deviation)
+        degrees = np.where(unknown, min(prior.degrees, prior.total), degrees)
+        found = found.with_columns(noise_from=pl.col("noise_from").replace({_UNKNOWN: _OTHERS}))
+    half_width = pl.Series(
+        "half_width_percent", 100 * _half_width(deviation, degrees, found["sessions"].cast(pl.Float64).to_numpy())
+    )
     needed = [
         pl.Series(name, sessions_needed(deviation, width), nan_to_null=True).cast(pl.Int64)
         for name, width in _COLUMNS.items()
@@ -54,6 +66,7 @@ def noise(cells: pl.LazyFrame, measured: TimedSessions, sums: pl.DataFrame) -> A
     table = found.select("cell", *others, half_width.fill_nan(None), *needed)
     table = measured.cells.join(table, on="cell").drop("cell")
     single = table["sd_time_percent"].null_count()
+    assumed = "that of the other cells is assumed" if prior is not None else "it is unknown"
     return Answer(
         name="noise",
         title="Noise of each cell, and the cost of precision",
@@ -61,7 +74,11 @@ def noise(cells: pl.LazyFrame, measured: TimedSessions, sums: pl.DataFrame) -> A
         meanings=_MEANINGS
         | {name: f"Sessions for a 95 % interval of ± {100 * width:g} %" for name, width in _COLUMNS.items()},
         notes=[
-            *([f"{single} of {table.height} cells have one session: their noise is unknown."] if single else []),
+            *(
+                [f"{single} of {table.height} cells have one session, which shows no noise; {assumed}."]
+                if single
+                else []
+            ),
             "A standard deviation from three sessions may be off by a factor of six: pool cells when planning.",
         ],
     )
@@ -89,6 +106,7 @@ def _noise_columns() -> list[pl.Expr]:
     of_samples = (pl.col("sample_squares") / pl.col("sample_degrees")).sqrt()
     return [
         pl.coalesce(speed, time).alias("_noise"),
+        pl.when(pl.coalesce(speed, time).is_not_null()).then(pl.col("sessions") - 1).alias("_degrees"),
         (100 * time).alias("sd_time_percent"),
         (100 * speed).alias("sd_speedup_percent"),
         pl.when(pl.col("sample_degrees") > 0).then(100 * of_samples).alias("sd_within_percent"),
@@ -96,7 +114,7 @@ def _noise_columns() -> list[pl.Expr]:
         .then(pl.lit("sessions of one night on one unit"))
         .when(pl.col(f"_sd_{CANDIDATE}").is_not_null())
         .then(pl.lit("sessions of different nights or units"))
-        .otherwise(pl.lit("one session: no noise is known"))
+        .otherwise(pl.lit(_UNKNOWN))
         .alias("noise_from"),
     ]
 
@@ -117,10 +135,10 @@ def sessions_needed(deviation: Array, half_width: float) -> Array:
     return np.where(np.isnan(deviation), np.nan, needed)
 
 
-def _half_width(deviation: Array, count: Any) -> Array:
-    several = np.maximum(count, 2)
-    half = np.expm1(t_quantile(several - 1) * deviation / np.sqrt(several))
-    return np.where(count > 1, half, np.nan)
+def _half_width(deviation: Array, degrees: Array, count: Array) -> Array:
+    known = degrees > 0
+    half = np.expm1(t_quantile(np.where(known, degrees, 1.0)) * deviation / np.sqrt(count))
+    return np.where(known, half, np.nan)
 
 
 def _costs(cells: pl.LazyFrame, values: pl.DataFrame) -> pl.DataFrame:

@@ -43,6 +43,8 @@ _STAY: Final = 3
 """Nights in a row that make a state; fewer are stray."""
 _FAR: Final = 3.0
 """Robust standard deviations from the nights around it to which a night is limited."""
+_MOST_STRAYS: Final = 0.2
+"""Share of the nights of a series that can be stray; to limit more would draw steps that are none."""
 _LEAST: Final = 1e-12
 """Smallest share of the squares that is left by a shape."""
 
@@ -147,7 +149,7 @@ def usual_correlations(shapes: Sequence[ShapeLikelihoods], nights: Sequence[int]
         belongs = chances * weights
         belongs /= belongs.sum(axis=1, keepdims=True)
         weights = (belongs.sum(axis=0) + _UNSEEN / (2 * size)) / (len(each) + _UNSEEN)
-    return weights[:size] + weights[size:]
+    return np.asarray(weights[:size] + weights[size:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +168,7 @@ class ChanceRatios:
 
     def if_independent(self, shape: int, ratios: Array) -> Array:
         """Compute the same for independent nights."""
-        return self._beyond(shape, ratios)[:, int(np.flatnonzero(CORRELATIONS == 0)[0])]
+        return np.asarray(self._beyond(shape, ratios)[:, int(np.flatnonzero(CORRELATIONS == 0)[0])])
 
     def _beyond(self, shape: int, ratios: Array) -> Array:
         beyond = np.maximum((ratios[:, None] - self.tops[shape]) / self.excess[shape], -5.0)
@@ -201,14 +203,18 @@ def _drawn(nights: int) -> ShapeLikelihoods:
 
 
 def without_strays(pieces: Array) -> Array:
-    """Limit nights that are far from the median of the nights around them, of shape (m, nights)."""
+    """Limit nights that are far from the median of the nights around them, of shape (m, nights).
+
+    Series in which more than :data:`_MOST_STRAYS` would be limited stay as they are: these have two states.
+    """
     nights = pieces.shape[1]
     around = min(2 * SIDE + 1, nights)
     windows = np.median(np.lib.stride_tricks.sliding_window_view(pieces, around, axis=1), axis=2)
     # At the ends the window does not go on: two stray nights there must not be its middle.
     middle = windows[:, np.clip(np.arange(nights) - SIDE, 0, nights - around)]
     usual = 1.4826 * np.median(np.abs(pieces - middle), axis=1, keepdims=True)
-    limit = np.where(usual > 0, _FAR * usual, np.inf)
+    stray = (np.abs(pieces - middle) > _FAR * usual).mean(axis=1, keepdims=True)
+    limit = np.where((usual > 0) & (stray <= _MOST_STRAYS), _FAR * usual, np.inf)
     return np.asarray(np.clip(pieces, middle - limit, middle + limit))
 
 

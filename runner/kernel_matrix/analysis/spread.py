@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -19,25 +20,48 @@ from kernel_matrix.analysis.components import (
 )
 from kernel_matrix.analysis.levels import LEVELS, LevelEstimates, estimates, percent
 from kernel_matrix.analysis.questions import Answer
-from kernel_matrix.analysis.timed_sessions import RECURRING, SLICE, TimedSessions
+from kernel_matrix.analysis.session_tails import have_heavy_tails, session_groups, shows_tails
+from kernel_matrix.analysis.timed_sessions import OF, RECURRING, SLICE, TimedSessions
+from kernel_matrix.analysis.variance_prior import FEWEST_CELLS
 from kernel_matrix.analysis.within import WITHIN
 
+_EVEN: Final = 0.7
+"""Least share of the degrees of freedom that is left by cells that do not differ in noise."""
 
-def of_slices(measured: TimedSessions, sums: pl.DataFrame, by: Sequence[str]) -> Answer:
-    """Pool components over the cells of each slice by adding their sums of squares."""
+
+def heavy_tailed(measured: TimedSessions, sums: pl.DataFrame) -> list[str]:
+    """Return the measures whose sessions have heavy tails, or may have: bounds of deviations rest on normal noise.
+
+    Few sessions a night do not show their tails. Where the cells' variances differ by more than normal noise makes
+    them differ, the tails may then be as heavy as the cells different.
+    """
+    whole = sums.group_by("of").agg(*(pl.col(name).sum() for name in (SQUARES[3], DEGREES[3])), **_between_cells())
+    uneven = whole.filter(pl.Series(_uneven_degrees(whole) < _EVEN * numbers(whole, DEGREES[3])))["of"].to_list()
+    groups = session_groups(measured)
+    return [of for of in OF if have_heavy_tails(groups, of) or (of in uneven and not shows_tails(groups, of))]
+
+
+def of_slices(measured: TimedSessions, sums: pl.DataFrame, by: Sequence[str], heavy: Sequence[str] = ()) -> Answer:
+    """Pool components over the cells of each slice by adding their sums of squares.
+
+    ``heavy`` are the measures with heavy tails.
+    """
     labels = [*by] or [SLICE]
     added = [*SQUARES, *DEGREES, *EXPECTED, *WITHIN, "values"]
     pooled = (
         measured.with_labels(sums.select("cell", "of", *added), by)
         .group_by(*labels, "of")
-        .agg(pl.len().alias("cells"), *(pl.col(name).sum() for name in added))
+        .agg(pl.len().alias("cells"), *(pl.col(name).sum() for name in added), **_between_cells())
+        .with_columns(_heavy=pl.col("of").is_in(heavy))
         .join(_members(measured, by), on=labels, nulls_equal=True)
         .sort(*labels, "of", nulls_last=True)
     )
     return Answer(
         name="components",
         title="Components of variance, pooled over cells",
-        table=_by_level(pooled, estimates(pooled, measured.chain, _shared_degrees(pooled)), labels),
+        table=_by_level(
+            pooled, _without_unsure(pooled, estimates(pooled, measured.chain, _shared_degrees(pooled))), labels
+        ),
         meanings={
             "of": "Measure: the candidate's time, the baseline's, or the speed-up, from session medians.",
             "varies": "Level: nights, hosts, units (boards) of a model, sessions, blocks in one, calls in one.",
@@ -50,6 +74,39 @@ def of_slices(measured: TimedSessions, sums: pl.DataFrame, by: Sequence[str]) ->
         },
         notes=[*measured.notes, *_order_notes(measured.chain), *_sample_notes(pooled)],
     )
+
+
+def _between_cells() -> dict[str, pl.Expr]:
+    """Sum what shows how much the cells' variances differ: :func:`_uneven_degrees`."""
+    squares, degrees = pl.col(SQUARES[3]), pl.col(DEGREES[3])
+    return {
+        "_varied": (degrees > 0).sum(),
+        "_squares_2": (squares**2).sum(),
+        "_both": (squares * degrees).sum(),
+        "_degrees_2": (degrees**2).sum(),
+    }
+
+
+def _uneven_degrees(pooled: pl.DataFrame) -> Array:
+    """Compute the degrees of freedom of the variance between sessions from the spread of the cells' own.
+
+    Cells that differ in noise, and heavy tails, make it less certain than the number of sessions says. The cells count
+    as a sample of those of their kind; with fewer than :data:`FEWEST_CELLS` the spread is not used.
+    """
+    squares, degrees = numbers(pooled, SQUARES[3]), numbers(pooled, DEGREES[3])
+    cells = numbers(pooled, "_varied")
+    mean = squares / np.maximum(degrees, 1.0)
+    off = numbers(pooled, "_squares_2") - 2 * mean * numbers(pooled, "_both") + mean**2 * numbers(pooled, "_degrees_2")
+    error = np.maximum(off, 0.0) / np.maximum(degrees, 1.0) ** 2 * cells / np.maximum(cells - 1, 1.0)
+    own = 2 * mean**2 / np.where(error > 0, error, np.inf)
+    return np.where((cells >= FEWEST_CELLS) & (own > 0), np.minimum(own, degrees), degrees)
+
+
+def _without_unsure(pooled: pl.DataFrame, found: LevelEstimates) -> LevelEstimates:
+    """Take away bounds of the session level that heavy tails make unsure."""
+    for bound in (found.low, found.high):
+        bound["session"] = np.where(pooled["_heavy"].to_numpy(), np.nan, bound["session"])
+    return found
 
 
 def _by_level(pooled: pl.DataFrame, found: LevelEstimates, labels: Sequence[str]) -> pl.DataFrame:
@@ -81,7 +138,7 @@ def _shared_degrees(pooled: pl.DataFrame) -> Array:
     degrees = stacked(pooled, DEGREES)
     shared = stacked(pooled, [f"shared_{i}" for i in range(3)])
     degrees[:, :3] = np.minimum(degrees[:, :3], shared)
-    degrees[:, 3] *= numbers(pooled, "distinct_sessions")
+    degrees[:, 3] = np.minimum(degrees[:, 3] * numbers(pooled, "distinct_sessions"), _uneven_degrees(pooled))
     return degrees
 
 
@@ -117,13 +174,14 @@ def _members(measured: TimedSessions, by: Sequence[str]) -> pl.DataFrame:
 
 def _remarks(level: str, raw: Array, pooled: pl.DataFrame) -> list[str]:
     sampled = numbers(pooled, "sessions") > 0
+    unsure = pooled["_heavy"].to_numpy() & (level == "session")
     return [
-        ""
+        ("no bounds: tails are heavy, or too few sessions show them" if one else "")
         if np.isfinite(value)
         else f"no {level}s: no samples are kept"
         if level in ("block", "sample") and not kept
         else f"each cell has one {level} at most within the level above; what {level}s add is in that level"
-        for value, kept in zip(raw, sampled, strict=True)
+        for value, kept, one in zip(raw, sampled, unsure, strict=True)
     ]
 
 
@@ -143,11 +201,17 @@ def _sample_notes(pooled: pl.DataFrame) -> list[str]:
     return [f"{explained} ({formula}) is subtracted from the session level, except for the speed-up."]
 
 
-def of_cells(measured: TimedSessions, sums: pl.DataFrame) -> Answer:
-    """Compute the components of every cell, one row per cell and measure, where a level can be estimated."""
+def of_cells(measured: TimedSessions, sums: pl.DataFrame, heavy: Sequence[str] = ()) -> Answer:
+    """Compute the components of every cell, one row per cell and measure, where a level can be estimated.
+
+    ``heavy`` are the measures with heavy tails.
+    """
     several = pl.any_horizontal(pl.col(*DEGREES, "block_degrees", "sample_degrees").fill_null(0) > 0)
     kept = sums.filter(several)
     found = estimates(kept, measured.chain, interval_degrees(kept))
+    unsure = kept["of"].is_in(heavy).to_numpy()
+    for bound in (found.low, found.high):
+        bound["session"] = np.where(unsure, np.nan, bound["session"])
     columns = [
         percent(each).alias(f"{level}{bound}_percent")
         for level in LEVELS
@@ -157,6 +221,12 @@ def of_cells(measured: TimedSessions, sums: pl.DataFrame) -> Answer:
     counts = kept.select("of", pl.col("values").alias("sessions"), "nights", "hosts", "units", *columns, negative)
     clipped, hidden = int((negative > 0).sum()), sums.height - kept.height
     notes = [f"{clipped} of {kept.height} rows have a level whose estimate was negative and is given as 0."]
+    if heavy:
+        which = ", ".join(heavy)
+        notes.append(
+            f"No bounds of the session level in single cells ({which}): tails are heavier than normal, or with few "
+            "sessions a night cannot be told from cells that differ in noise."
+        )
     if hidden:
         notes.append(f"{hidden} of {sums.height} rows are not shown: one session without samples shows no level.")
     return Answer(

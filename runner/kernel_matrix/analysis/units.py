@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from kernel_matrix.analysis.components import Array
+from kernel_matrix.analysis.differences import DEFAULT_DEGREES, DEFAULT_RUN_DEVIATION
 from kernel_matrix.analysis.questions import Answer
 from kernel_matrix.analysis.timed_sessions import TimedSessions, squares_around
 from kernel_matrix.measure.intervals import LEVEL, t_quantile
@@ -28,6 +29,8 @@ _MODELS: Final[dict[str, pl.DataType]] = {
     "worst_unit": pl.String(),
     "worst_percent": pl.Float64(),
 }
+_FEWEST_DEGREES: Final = 2
+"""Degrees of freedom from which the spread between nights is used; an interval from one is thirteen times as wide."""
 _COMPARED: Final = {"candidate": "time", "speedup": "speedup"}
 """Measure → its name in the answer."""
 _MODELS_MEAN: Final = {
@@ -43,7 +46,9 @@ _MODELS_MEAN: Final = {
 _UNITS_MEAN: Final = {
     "effect_percent": "Times (or speed-ups) against the mean of the model's units, on cells they share: "
     "least squares of log = cell + unit.",
-    "low_percent": "95 % bounds, from the disagreement between cells.",
+    "low_percent": "95 % bounds.",
+    "bounds_from": "Their source: the spread of the unit's nights; with too few, the disagreement between cells and an "
+    f"assumed difference between runs of {100 * DEFAULT_RUN_DEVIATION:g} %.",
 }
 _UNITS: Final[dict[str, pl.DataType]] = {
     "gpu_name": pl.String(),
@@ -53,6 +58,7 @@ _UNITS: Final[dict[str, pl.DataType]] = {
     "effect_percent": pl.Float64(),
     "low_percent": pl.Float64(),
     "high_percent": pl.Float64(),
+    "bounds_from": pl.String(),
 }
 
 
@@ -62,7 +68,8 @@ def between_units(measured: TimedSessions) -> list[Answer]:
     for (model,), rows in _means(measured.values).group_by(["gpu_name"]):
         for of, name in _COMPARED.items():
             columns = [pl.col(f"{column}_{of}").alias(column) for column in ("y", "n", "ss")]
-            shared = rows.select("cell", "unit", *columns).drop_nulls("y").filter(pl.len().over("cell") > 1)
+            shared = rows.select("cell", "unit", "night", *columns).drop_nulls("y")
+            shared = shared.filter(pl.col("unit").n_unique().over("cell") > 1)
             if shared.is_empty():
                 continue
             compared = _compare_units(shared)
@@ -89,14 +96,14 @@ def between_units(measured: TimedSessions) -> list[Answer]:
 
 
 def _means(values: pl.DataFrame) -> pl.DataFrame:
-    """Compute the session means per model, cell and unit, for cells that several units measured."""
+    """Compute the session means per model, cell, unit and night, for cells that several units measured."""
     known = values.filter(pl.col("unit").is_not_null() & pl.col("gpu_name").is_not_null())
     where = known.select("gpu_name", "cell", "unit").unique().select("gpu_name", "cell")
     shared = where.filter(where.is_duplicated()).unique()  # usually few, which keeps the grouping cheap
     logs = {of: pl.col(f"log_{of}") for of in _COMPARED}
     return (
         known.join(shared, on=["gpu_name", "cell"], how="semi")
-        .group_by("gpu_name", "cell", "unit")
+        .group_by("gpu_name", "cell", "unit", "night")
         .agg(
             *(log.mean().alias(f"y_{of}") for of, log in logs.items()),
             *(log.count().alias(f"n_{of}") for of, log in logs.items()),
@@ -111,16 +118,23 @@ class _Compared:
 
     names: list[str]
     effects: Array
+    """Against the mean of all units."""
     variances: Array
-    """Sampling variance of each effect; NaN where unknown."""
+    """Sampling variance of each unit's mean; NaN where unknown."""
     degrees: float
+    by_nights: bool
+    """True if the variances are those between nights, else of cells and an assumed difference between runs."""
     cells_of: Array
     cells: int
     spread: float
 
     def rows(self) -> list[dict[str, Any]]:
         """Make one row per unit."""
-        reach = t_quantile(self.degrees) * np.sqrt(self.variances)
+        units = len(self.names)
+        # A unit's own part of the mean of all units makes its distance from it smaller.
+        against_mean = self.variances * (1 - 2 / units) + self.variances.sum() / units**2
+        reach = t_quantile(self.degrees) * np.sqrt(against_mean)
+        source = "its nights" if self.by_nights else "cells, and a default for runs"
         return [
             {
                 "unit": name,
@@ -128,6 +142,7 @@ class _Compared:
                 "effect_percent": _shift(effect),
                 "low_percent": _shift(effect - half),
                 "high_percent": _shift(effect + half),
+                "bounds_from": source if math.isfinite(half) else "one session a unit: no bounds",
             }
             for name, count, effect, half in zip(self.names, self.cells_of, self.effects, reach, strict=True)
         ]
@@ -155,15 +170,26 @@ class _Compared:
         }
 
 
-def _compare_units(shared: pl.DataFrame) -> _Compared:
-    """Fit ``y`` = cell + unit by least squares; rows have ``n`` sessions with the sum of squares ``ss``."""
-    names = sorted(shared["unit"].unique().to_list())
+def _compare_units(nightly: pl.DataFrame) -> _Compared:
+    """Fit ``y`` = cell + unit by least squares.
+
+    Args:
+        nightly: ``cell``, ``unit``, ``night``, and of its ``n`` sessions the mean ``y`` and the sum of squares ``ss``.
+    """
+    names = sorted(nightly["unit"].unique().to_list())
+    number = pl.col("unit").replace_strict(names, range(len(names)), return_dtype=pl.Int64).alias("u")
+    nightly = nightly.with_columns(number)
+    total = pl.col("n").sum()
+    within = (
+        pl.col("ss").sum() + (pl.col("n") * pl.col("y") ** 2).sum() - (pl.col("n") * pl.col("y")).sum() ** 2 / total
+    )
+    shared = nightly.group_by("cell", "u", maintain_order=True).agg(
+        y=(pl.col("n") * pl.col("y")).sum() / total, ss=within.clip(lower_bound=0.0), n=total
+    )
     coded = shared.with_columns(
-        pl.col("unit").replace_strict(names, range(len(names)), return_dtype=pl.Int64).alias("u"),
         (pl.col("y") - pl.col("y").mean().over("cell")).alias("d"),
         pl.len().over("cell").cast(pl.Float64).alias("g"),
     )
-    size = len(names)
     met = coded.select("cell", "u", "g").join(coded.select("cell", pl.col("u").alias("v")), on="cell")
     met = met.group_by("u", "v").agg((1 / pl.col("g")).sum().alias("w"))
     per_unit = coded.group_by("u").agg(pl.len().alias("k"), pl.col("d").sum()).sort("u")
@@ -174,22 +200,64 @@ def _compare_units(shared: pl.DataFrame) -> _Compared:
     effects -= effects.mean()
     rest = float((coded["d"] ** 2).sum() - effects @ per_unit["d"].to_numpy())
     cells = coded["cell"].n_unique()
-    degrees = float(coded.height - cells - np.linalg.matrix_rank(normal, tol=1e-9 * size))
+    degrees = float(coded.height - cells - np.linalg.matrix_rank(normal, tol=1e-9 * len(names)))
+    between = _between_nights(nightly, coded, effects)
+    if between is not None:
+        variances, degrees = between
+    else:
+        variances, degrees = _of_cells(coded, cells_of, rest, degrees)
+    spread = shared.group_by("cell").agg(pl.col("y").std())["y"].median()
+    return _Compared(
+        names=names,
+        effects=effects,
+        variances=variances,
+        degrees=degrees,
+        by_nights=between is not None,
+        cells_of=cells_of,
+        cells=cells,
+        spread=float(spread),  # type: ignore[arg-type]  # a median of numbers
+    )
+
+
+def _of_cells(coded: pl.DataFrame, cells_of: Array, rest: float, degrees: float) -> tuple[Array, float]:
+    """Return the units' variances from the disagreement between cells, and from what runs are assumed to differ by."""
     if degrees > 0:
         variance_ = max(rest, 0.0) / degrees
     else:  # with one cell, its sessions have to replace the disagreement between cells
         degrees = float((coded["n"] - 1).sum())
         variance_ = float(coded["ss"].sum()) / degrees * float((1 / coded["n"]).mean()) if degrees > 0 else math.nan  # type: ignore[arg-type]  # a mean of numbers
-    spread = shared.group_by("cell").agg(pl.col("y").std())["y"].median()
-    return _Compared(
-        names=names,
-        effects=effects,
-        variances=variance_ / cells_of,
-        degrees=degrees,
-        cells_of=cells_of,
-        cells=cells,
-        spread=float(spread),  # type: ignore[arg-type]  # a median of numbers
+    of_cells, of_runs = variance_ / cells_of, DEFAULT_RUN_DEVIATION**2
+    total = of_cells + of_runs
+    if degrees > 0:  # Satterthwaite's approximation
+        parts = float(of_cells.mean()) ** 2 / degrees + of_runs**2 / DEFAULT_DEGREES
+        degrees = float(total.mean()) ** 2 / parts
+    return total, degrees
+
+
+def _between_nights(nightly: pl.DataFrame, coded: pl.DataFrame, effects: Array) -> tuple[Array, float] | None:
+    """Return the units' variances from the spread of their nights, in which all cells of a night move together.
+
+    What all units of a night have in common is taken out. None if fewer than :data:`_FEWEST_DEGREES` are left.
+    """
+    of_unit = pl.DataFrame({"u": np.arange(len(effects)), "effect": effects})
+    cell = coded.join(of_unit, on="u").group_by("cell").agg(level=(pl.col("y") - pl.col("effect")).mean())
+    off = (
+        nightly.join(of_unit, on="u")
+        .join(cell, on="cell")
+        .group_by("u", "night")
+        .agg(off=(pl.col("y") - pl.col("effect") - pl.col("level")).mean())
+        .with_columns(off=pl.col("off") - pl.col("off").mean().over("u"))
     )
+    nights_of = off.group_by("u").len().sort("u")["len"].cast(pl.Float64).to_numpy()
+    degrees = float(off.height - len(effects))
+    nights = off["night"].n_unique()
+    if nights * len(effects) == off.height:  # every unit in every night
+        off = off.with_columns(off=pl.col("off") - pl.col("off").mean().over("night"))
+        degrees -= nights - 1
+    if degrees < _FEWEST_DEGREES:
+        return None
+    variance_ = float((off["off"] ** 2).sum()) / degrees
+    return variance_ / nights_of, degrees
 
 
 def variance_between(

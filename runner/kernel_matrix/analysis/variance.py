@@ -18,7 +18,7 @@ from kernel_matrix.analysis.levels import sums_of_cells
 from kernel_matrix.analysis.outcomes import outcomes
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.slices import columns_of
-from kernel_matrix.analysis.spread import of_cells, of_slices
+from kernel_matrix.analysis.spread import heavy_tailed, of_cells, of_slices
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.analysis.timed_sessions import ALL, SLICE, measured_in
 from kernel_matrix.analysis.units import between_units
@@ -36,10 +36,11 @@ def variance(tables: Tables, request: QuestionOptions) -> list[Answer]:
     by = columns_of(request.by)
     measured = measured_in(tables.cells, by)
     sums = sums_of_cells(measured, within(tables.samples, measured))
+    heavy = heavy_tailed(measured, sums)
     passed, labels = _passed(tables.cells, by), [*by] or [SLICE]
     return [
-        of_slices(measured, sums, by),
-        of_cells(measured, sums),
+        of_slices(measured, sums, by, heavy),
+        of_cells(measured, sums, heavy),
         noise(tables.cells, measured, sums),
         by_grade(passed, labels),
         noise_floor(passed, labels),
