@@ -34,11 +34,11 @@ def sensitivity(tables: Tables, request: QuestionOptions) -> list[Answer]:
     if request.platforms:
         gpus, _ = chosen_gpus(table, request.platforms)
         table = table.filter(pl.col("gpu").is_in(gpus))
-    pairs = {axis: _pairs(table, axis) for axis in _AXES}
+    pairs = {axis: _pairs(table, axis, by) for axis in _AXES}
     unknown = {axis: table[axis].null_count() for axis in _AXES}
     on_unknown = {axis: [f"{count} cells have no known {axis}."] if count else [] for axis, count in unknown.items()}
     answers = [_answer(axis, pairs[axis], by, [*notes, *on_unknown[axis]]) for axis in _AXES]
-    flips = pl.concat([_flips(axis, pairs[axis]) for axis in _AXES])
+    flips = pl.concat([_flips(axis, pairs[axis], table) for axis in _AXES])
     return [
         *answers,
         Answer(
@@ -55,8 +55,11 @@ def sensitivity(tables: Tables, request: QuestionOptions) -> list[Answer]:
     ]
 
 
-def _pairs(table: pl.DataFrame, axis: str) -> pl.DataFrame:
-    """Make one row per cell and pair of values of ``axis``, ``first`` and ``second``, with a result for both."""
+def _pairs(table: pl.DataFrame, axis: str, by: Sequence[str]) -> pl.DataFrame:
+    """Make one row per cell and pair of values of ``axis``, ``first`` and ``second``, with a result for both.
+
+    Each has the columns that identify its cell, and those of ``by``.
+    """
     keys = [name for name in CELL_KEY if name != axis]
     names = table[axis].cast(pl.String).drop_nulls().unique().sort().to_list()
     answered = table.filter(pl.col("standing").is_in([_PASSED, _FAILED]))
@@ -64,10 +67,10 @@ def _pairs(table: pl.DataFrame, axis: str) -> pl.DataFrame:
     wide = fold(shared, axis, names, keys)
     values = {name: wide.of(wide.table[column]) for name, column in _QUANTITIES.items()}
     stands = {"passed": wide.stands(Standing.PASSED), "failed": wide.stands(Standing.FAILED)}
-    facts = wide.keys.join(
-        shared.group_by(keys).agg(pl.col(name).first() for name in FACTS),
-        on=keys, how="left", nulls_equal=True, maintain_order="left",
-    )  # fmt: skip
+    facts = wide.keys
+    if described := [name for name in FACTS if name in by]:
+        first_facts = shared.group_by(keys).agg(pl.col(name).first() for name in described)
+        facts = facts.join(first_facts, on=keys, how="left", nulls_equal=True, maintain_order="left")
     parts = []
     known = stands["passed"] | stands["failed"]
     for first, second in zip(*np.triu_indices(len(names), 1), strict=True):
@@ -88,12 +91,7 @@ def _pairs(table: pl.DataFrame, axis: str) -> pl.DataFrame:
     columns = {"first": pl.String(), "second": pl.String(), "first_passes": pl.Boolean(), "second_passes": pl.Boolean()}
     numbers = {f"{name}_ratio": pl.Float64() for name in _QUANTITIES}
     empty = pl.DataFrame(schema={**facts.schema, **columns, **numbers})
-    statuses = shared.select(*keys, pl.col(axis).cast(pl.String).alias("_value"), pl.col("status").cast(pl.String))
-    joined = pl.concat([empty, *(part.select(empty.columns) for part in parts)])
-    failing = pl.when(pl.col("first_passes") & ~pl.col("second_passes")).then("second").otherwise("first")
-    return joined.with_columns(_value=failing).join(
-        statuses, on=[*keys, "_value"], how="left", nulls_equal=True, maintain_order="left"
-    )
+    return pl.concat([empty, *(part.select(empty.columns) for part in parts)])
 
 
 def _answer(axis: str, pairs: pl.DataFrame, by: Sequence[str], notes: Sequence[str]) -> Answer:
@@ -149,14 +147,19 @@ def _answer(axis: str, pairs: pl.DataFrame, by: Sequence[str], notes: Sequence[s
     )
 
 
-def _flips(axis: str, pairs: pl.DataFrame) -> pl.DataFrame:
+def _flips(axis: str, pairs: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
     keys = [name for name in CELL_KEY if name != axis]
     first = pl.col("first_passes")
-    flipped = pairs.filter(first != pl.col("second_passes"))
-    return flipped.select(
+    flipped = pairs.filter(first != pl.col("second_passes")).with_columns(
+        passes_at=pl.when(first).then("first").otherwise("second"),
+        fails_at=pl.when(first).then("second").otherwise("first"),
+    )
+    failed = table.filter(pl.col("standing") == _FAILED)
+    statuses = failed.select(*keys, pl.col(axis).cast(pl.String).alias("fails_at"), pl.col("status").cast(pl.String))
+    return flipped.join(statuses, on=[*keys, "fails_at"], how="left", nulls_equal=True).select(
         pl.lit(axis).alias("axis"),
         *(pl.col(name).cast(pl.String) if name in keys else pl.lit(None, pl.String).alias(name) for name in CELL_KEY),
-        pl.when(first).then("first").otherwise("second").alias("passes_at"),
-        pl.when(first).then("second").otherwise("first").alias("fails_at"),
-        pl.col("status"),
+        "passes_at",
+        "fails_at",
+        "status",
     )
