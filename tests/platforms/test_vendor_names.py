@@ -20,11 +20,12 @@ EXCEPTIONS = {
         *("sources/flashinfer/adapter.py", "sources/flashinfer/solutions.py", "sources/flashinfer/trace_results.py"),
         *("sources/kernelbench/eval_results.py", "sources/kernelbenchx/adapter.py", "sources/kernelbenchx/cases.py"),
         *("sources/native/adapter.py", "sources/native/candidate.py", "sources/reference_module.py"),
-        *("sources/table.py", "inside/native_extension.py"),
+        *("sources/table.py", "inside/native_extension.py", "analysis/audit/harness.py"),
     ),
     "a Python package that candidates import": ("inside/exception_kinds.py",),
     "CUDA C++ as a candidate's language": (
         *("attempt/contestants.py", "attempt/role_specs.py", "model/enums.py", "plan/cost.py"),
+        *("analysis/source_code.py",),
     ),
     "the name of a field of records, which stay as they are": (
         *("analysis/audit/consistency.py", "analysis/compared_sides.py"),
