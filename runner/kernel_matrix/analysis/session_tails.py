@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from kernel_matrix.analysis.timed_sessions import OF, TimedSessions
+from kernel_matrix.analysis.timed_sessions import OF, TimedSessions, squares_around
 
 _CERTAIN: Final = 3.0
 """Standard errors beyond which the tails are heavier than normal."""
@@ -33,9 +33,10 @@ def session_groups(measured: TimedSessions) -> pl.DataFrame:
     columns = []
     for of in OF:
         value = pl.col(f"log_{of}")
-        away = (value - value.mean()) ** 2
-        columns += [value.count().alias(f"n_{of}"), pl.when(away.sum() > 0).then(away.max() / away.sum())]
-        columns[-1] = columns[-1].alias(f"share_{of}")
+        largest = pl.max_horizontal(value.max() - value.mean(), value.mean() - value.min()) ** 2
+        squares = squares_around(value)
+        columns.append(value.count().alias(f"n_{of}"))
+        columns.append(pl.when(squares > 0).then(largest / squares).alias(f"share_{of}"))
     groups = values.group_by("cell", "host", "unit", "night").agg(columns)
     return groups.drop("cell", "host", "unit", "night")
 
