@@ -17,15 +17,13 @@ import polars as pl
 
 from kernel_matrix.analysis.differences import DEFAULT_DEGREES, default_deviation
 from kernel_matrix.analysis.standings import FACTS, Floats, FoldedTable, Places, Standing, Truths, fold
-from kernel_matrix.model.enums import Status
-from kernel_matrix.plan.selection import REFERENCE
 
 CANDIDATES: Final = "candidates"
 REFERENCES: Final = "references"
 CONTROLS: Final = "controls"
 BASELINES: Final = "baselines"
 KINDS: Final = (CANDIDATES, REFERENCES, BASELINES, CONTROLS)
-"""Kinds of work, in the order in which they are reported."""
+"""Kinds of work, in the order in which they are reported; those of outcomes, in the plural, and baselines."""
 
 _WORK: Final = ("kind", "problem", "dtype", "workload", "candidate")
 _CONTENT: Final = ("problem_sha256", "candidate_sha256")
@@ -118,12 +116,12 @@ def common_work(table: pl.DataFrame, cells: pl.LazyFrame, gpus: Sequence[str], *
 
     Args:
         table: Standings.
-        cells: The table ``cells``, for the amount of work, and for what candidates are declared to end with.
+        cells: The table ``cells``, for the amount of work.
         gpus: Names of GPUs, in order.
         toolchains_apart: Times of two toolchains are different work.
     """
     by = [*_WORK, *(["toolchain"] if toolchains_apart else [])]
-    rows = _rows(table, _controls(cells))
+    rows = _rows(table)
     wide = fold(rows, "gpu", gpus, by)
     log_ns, sessions, error, degrees = (wide.of(wide.table[name]) for name in _TIMES)
     unknown = np.isnan(error)
@@ -139,25 +137,11 @@ def common_work(table: pl.DataFrame, cells: pl.LazyFrame, gpus: Sequence[str], *
     )
 
 
-def _controls(cells: pl.LazyFrame) -> list[str]:
-    """List the candidates that are declared to fail."""
-    declared = cells.filter(pl.col("expect").cast(pl.String) != Status.PASSED.value)
-    return declared.select(pl.col("candidate").unique()).collect()["candidate"].drop_nulls().to_list()
-
-
-def _rows(table: pl.DataFrame, controls: Sequence[str]) -> pl.DataFrame:
+def _rows(table: pl.DataFrame) -> pl.DataFrame:
     """Return one row per kind of work and GPU: what names and describes it, and its time."""
-    candidate = pl.col("candidate")
-    kind = (
-        pl.when(candidate.str.ends_with(f"/{REFERENCE}"))
-        .then(pl.lit(REFERENCES))
-        .when(candidate.is_in(controls))
-        .then(pl.lit(CONTROLS))
-        .otherwise(pl.lit(CANDIDATES))
-    )
     columns = [*_WORK, "toolchain", "gpu", *_CONTENT, *_DESCRIBING, "standing", *_TIMES]
     of_candidates = table.with_columns(
-        kind=kind,
+        kind=pl.col("candidate_kind").cast(pl.String) + "s",
         log=pl.col("candidate_ns").log(),
         sessions=pl.col("sessions").cast(pl.Int64),
         error="log_error",

@@ -56,13 +56,13 @@ OUTCOMES: Final[dict[str, pl.DataType]] = {
     "counted": pl.Boolean(),
     "compiled": pl.Boolean(),
     "passed": pl.Boolean(),
-    "kind": pl.Enum(KINDS),
+    "candidate_kind": pl.Enum(KINDS),
 }
 """``verdict``: ``faster`` and ``slower`` only where all verdicts of the table together allow it. ``candidate_ns``,
 ``baseline_ns``, ``speedup``: geometric means over session medians, in nanoseconds and as baseline
 ÷ candidate; null where nothing was timed *or the attempt did not pass*. ``speedup_low`` and ``speedup_high``: 95 % t
 interval from sessions, null with fewer than two. ``counted``: passed, or failed by the candidate's fault: the
-denominator of rates; ``compiled`` and ``passed`` are null where not counted. ``kind``: of :data:`KINDS`."""
+denominator of rates; ``compiled`` and ``passed`` are null where not counted. ``candidate_kind``: of :data:`KINDS`."""
 
 _OF_SESSIONS: Final = (
     "cell_id", "matrix", "run_id", "started_at", "gpu", "toolchain", "dtype", "problem",
@@ -108,11 +108,7 @@ def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
             counted=counted,
             compiled=pl.when(counted).then(pl.col("status") != Status.COMPILE_ERROR.value),
             passed=pl.when(counted).then(passed),
-            kind=pl.when(pl.col("candidate").cast(pl.String).str.ends_with(f"/{REFERENCE}"))
-            .then(pl.lit("reference"))
-            .when(pl.col("expect") != Status.PASSED.value)
-            .then(pl.lit("control"))
-            .otherwise(pl.lit("candidate")),
+            candidate_kind=candidate_kind(),
         )
         .select(pl.col(name).cast(dtype) for name, dtype in OUTCOMES.items())
     )
@@ -138,6 +134,14 @@ def _without_chance_verdicts(found: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
+def candidate_kind() -> pl.Expr:
+    """Compute the kind of a row's candidate, of :data:`KINDS`."""
+    reference = pl.col("candidate").cast(pl.String).str.ends_with(f"/{REFERENCE}")
+    control = pl.col("expect") != Status.PASSED.value
+    found = pl.when(reference).then(pl.lit("reference")).when(control).then(pl.lit("control"))
+    return found.otherwise(pl.lit("candidate")).cast(pl.Enum(KINDS))
+
+
 def ended_as_declared() -> pl.Expr:
     """Flag outcomes with the status that their candidate is declared to end with: passed, unless it says another."""
     return pl.col("status").cast(pl.String) == pl.col("expect").cast(pl.String).fill_null(Status.PASSED.value)
@@ -145,7 +149,7 @@ def ended_as_declared() -> pl.Expr:
 
 def ordinary(found: pl.DataFrame) -> pl.DataFrame:
     """Select outcomes of candidates that are neither controls nor references; all of them if there are none."""
-    candidates = found.filter(pl.col("kind") == "candidate")
+    candidates = found.filter(pl.col("candidate_kind") == "candidate")
     return found if candidates.is_empty() else candidates
 
 

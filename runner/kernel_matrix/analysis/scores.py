@@ -39,7 +39,7 @@ _GENERATOR: Final = ("origin_method", "origin_model")
 _NEEDED: Final = (
     "record", "workload", *_PLACE, "candidate", "candidate_sha256", *_GENERATOR, "origin_sample", "origin_round",
     "origin_tokens_in", "origin_tokens_out", "origin_cost_usd",
-    "status", "expect", "kind",
+    "status", "expect", "candidate_kind",
     "fault", "verdict", "speedup_low", "speedup_high", "counted", "compiled", "passed",
 )  # fmt: skip
 _OF_WORKLOADS: Final = {"workload", "verdict", "speedup_low", "speedup_high"}
@@ -208,7 +208,7 @@ def _directions() -> dict[str, pl.Expr]:
 def _apart(cells: pl.DataFrame) -> Answer:
     """Count cells of each kind that ended as declared, and otherwise."""
     as_declared = ended_as_declared()
-    table = cells.group_by("kind").agg(
+    table = cells.group_by(kind="candidate_kind").agg(
         pl.len().alias("cells"),
         as_declared.sum().alias("as_declared"),
         (pl.col("counted") & ~as_declared).sum().alias("otherwise"),

@@ -18,7 +18,7 @@ SLICES: Final = {
     "problem": "problem",
     "workload": "workload",
     "candidate": "candidate",
-    "kind": "kind",
+    "kind": "candidate_kind",
     "method": "origin_method",
     "model": "origin_model",
     "round": "origin_round",

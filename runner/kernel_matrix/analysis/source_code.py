@@ -33,7 +33,7 @@ _MEASURES: Final = {
 _OUTCOMES: Final = ("correct", "speed")
 _GROUP: Final = ("problem", "dtype", "gpu", "toolchain", "language")
 _CANDIDATE: Final = ("candidate", "candidate_sha256", "language")
-_NEEDED: Final = ("record", *_GROUP, "candidate", "candidate_sha256", "kind", "counted", "passed")
+_NEEDED: Final = ("record", *_GROUP, "candidate", "candidate_sha256", "candidate_kind", "counted", "passed")
 _UNMEASURED: Final = (
     "No source was measured: imported results and records of earlier versions have no measures of the source."
 )

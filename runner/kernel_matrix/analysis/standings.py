@@ -47,7 +47,7 @@ _WEIGHTS: Final = {standing: weight for weight, standing in enumerate(Standing)}
 
 FACTS: Final = (
     "problem_sha256", "candidate_sha256", "category", "level", "source", "language",
-    "origin_method", "origin_model", "origin_round",
+    "origin_method", "origin_model", "origin_round", "candidate_kind",
 )  # fmt: skip
 """Columns that are equal in all outcomes of a standing."""
 

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from kernel_matrix.analysis.components import NestedLevels
-from kernel_matrix.analysis.outcomes import CELL_KEY, SESSIONS, sessions
+from kernel_matrix.analysis.outcomes import CELL_KEY, SESSIONS, candidate_kind, sessions
 from kernel_matrix.errors import NothingSelectedError
 from kernel_matrix.model.enums import Fault
 
@@ -70,7 +70,8 @@ def _timed(cells: pl.LazyFrame, by: Sequence[str], keys: Sequence[str]) -> pl.Da
     found = sessions(cells)
     missing = [name for name in by if name not in SESSIONS]
     if missing:
-        found = found.join(cells.select("record", *missing).unique("record"), on="record")
+        known = cells.with_columns(candidate_kind=candidate_kind()) if "candidate_kind" in missing else cells
+        found = found.join(known.select("record", *missing).unique("record"), on="record")
     rows = found.select(
         *dict.fromkeys([*keys, "gpu_name", "driver", "image_id", "record", "session", "workload", "night"]),
         host=pl.col("host_id"),

@@ -29,7 +29,7 @@ FROM_OUTCOMES: Final = (
     "speedup", "speedup_low", "speedup_high", "candidate_ns", "baseline_ns", "sessions",
     "spread_within", "spread_between", "machine_drift", "code_drift", "share_of_peak", "bound", "floor_ns",
     "exclusive", "clock_state", "gpu_name", "gpu_uuid", "driver", "hostname", "engine", "image_id",
-    "torch", "triton", "cuda", "matrix", "started_at", "compile_s", "total_s", "kind",
+    "torch", "triton", "cuda", "matrix", "started_at", "compile_s", "total_s", "candidate_kind",
 )  # fmt: skip
 _FIRST: Final = (
     "registers_max", "spill_bytes_max", "exclusive_reason", "clock_reason", "sm_clock_mhz", "power_w",
@@ -64,16 +64,20 @@ def choose_cells(outcomes: pl.DataFrame, tables: Tables) -> pl.DataFrame:
     rows = kept.select(FROM_OUTCOMES).sort("problem", "workload", "candidate", "gpu", "toolchain", "dtype").collect()
     more = _more(tables.cells, rows["record"].unique())
     shown = rows.join(more, on=["record", "workload"], how="left", nulls_equal=True, maintain_order="left")
-    return shown.with_columns(
-        pl.col("message").str.slice(0, _LONGEST),
-        pl.col("cell_id").str.slice(0, 12),
-        pl.col("image_id").str.slice(0, 19),
-        (pl.col("candidate_ns", "baseline_ns", "floor_ns") / 1000).name.replace("_ns$", "_us"),
-        (pl.col("flops_per_s") / 1e12).alias("tflops_per_s"),
-        (pl.col("bytes_per_s") / 1e9).alias("gbytes_per_s"),
-        verdict_why=_whys(shown),
-        sampled=_sampled(shown),
-    ).drop("verdict_figure", "candidate_ns", "baseline_ns", "floor_ns", "flops_per_s", "bytes_per_s")
+    return (
+        shown.with_columns(
+            pl.col("message").str.slice(0, _LONGEST),
+            pl.col("cell_id").str.slice(0, 12),
+            pl.col("image_id").str.slice(0, 19),
+            (pl.col("candidate_ns", "baseline_ns", "floor_ns") / 1000).name.replace("_ns$", "_us"),
+            (pl.col("flops_per_s") / 1e12).alias("tflops_per_s"),
+            (pl.col("bytes_per_s") / 1e9).alias("gbytes_per_s"),
+            verdict_why=_whys(shown),
+            sampled=_sampled(shown),
+        )
+        .rename({"candidate_kind": "kind"})
+        .drop("verdict_figure", "candidate_ns", "baseline_ns", "floor_ns", "flops_per_s", "bytes_per_s")
+    )
 
 
 def read_samples(cells: pl.DataFrame, tables: Tables) -> pl.DataFrame:

@@ -81,8 +81,8 @@ def make_overview(outcomes: pl.DataFrame, tables: Tables) -> Overview:
 
 
 def _apart(outcomes: pl.DataFrame) -> list[tuple[str, int, int]]:
-    cells = outcomes.filter(pl.col("kind") != "candidate").unique("record")
-    return cells.group_by("kind").agg(pl.len(), ended_as_declared().sum()).sort("kind").rows()
+    cells = outcomes.filter(pl.col("candidate_kind") != "candidate").unique("record")
+    return cells.group_by("candidate_kind").agg(pl.len(), ended_as_declared().sum()).sort("candidate_kind").rows()
 
 
 def score_gpus(tables: Tables) -> pl.DataFrame:
