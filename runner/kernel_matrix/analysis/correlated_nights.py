@@ -15,6 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel_matrix.analysis.quantiles import NORMAL_MAD
+
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -23,6 +25,8 @@ SIDE: Final = 5
 """Fewest nights on either side of a step: with 5 % stray nights, three of them in a row end one page in ten."""
 CORRELATIONS: Final = np.array([-0.3, 0.0, 0.2, 0.4, 0.6, 0.75, 0.87, 0.95, 0.99])
 """Correlations of neighbouring nights that are tried."""
+_INDEPENDENT: Final = 1
+"""Place of no correlation in them."""
 STEP: Final = 0
 LINE: Final = 1
 STEP_PENALTY: Final = 1.5
@@ -66,8 +70,7 @@ class ShapeLikelihoods:
 
     def ratio_if_independent(self) -> Array:
         """Compute the log likelihood ratio of a step to a level if nights were independent."""
-        independent = int(np.flatnonzero(CORRELATIONS == 0)[0])
-        return np.asarray(self.step[:, independent] - self.level[:, independent])
+        return np.asarray(self.step[:, _INDEPENDENT] - self.level[:, _INDEPENDENT])
 
     def split(self, weights: Array) -> Places:
         """Return the nights before the best step at the likeliest correlation."""
@@ -168,7 +171,7 @@ class ChanceRatios:
 
     def if_independent(self, shape: int, ratios: Array) -> Array:
         """Compute the same for independent nights."""
-        return np.asarray(self._beyond(shape, ratios)[:, int(np.flatnonzero(CORRELATIONS == 0)[0])])
+        return np.asarray(self._beyond(shape, ratios)[:, _INDEPENDENT])
 
     def _beyond(self, shape: int, ratios: Array) -> Array:
         beyond = np.maximum((ratios[:, None] - self.tops[shape]) / self.excess[shape], -5.0)
@@ -212,7 +215,7 @@ def without_strays(pieces: Array) -> Array:
     windows = np.median(np.lib.stride_tricks.sliding_window_view(pieces, around, axis=1), axis=2)
     # At the ends the window does not go on: two stray nights there must not be its middle.
     middle = windows[:, np.clip(np.arange(nights) - SIDE, 0, nights - around)]
-    usual = 1.4826 * np.median(np.abs(pieces - middle), axis=1, keepdims=True)
+    usual = NORMAL_MAD * np.median(np.abs(pieces - middle), axis=1, keepdims=True)
     stray = (np.abs(pieces - middle) > _FAR * usual).mean(axis=1, keepdims=True)
     limit = np.where((usual > 0) & (stray <= _MOST_STRAYS), _FAR * usual, np.inf)
     return np.asarray(np.clip(pieces, middle - limit, middle + limit))

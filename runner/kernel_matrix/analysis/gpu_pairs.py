@@ -108,7 +108,7 @@ class GpuPair:
 
     @cached_property
     def prediction(self) -> PairPrediction:
-        """What the data sheets predict for each row."""
+        """Predictions of the data sheets for each row."""
         return predict(self.work, self.rows, self.places, self.rates)
 
     @cached_property

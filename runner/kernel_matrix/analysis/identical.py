@@ -7,9 +7,9 @@ from typing import Final
 
 import polars as pl
 
+from kernel_matrix.analysis.outcomes import is_reference
 from kernel_matrix.analysis.questions import Answer
 from kernel_matrix.analysis.timed_sessions import log_of
-from kernel_matrix.plan.selection import REFERENCE
 
 _AT: Final = ("gpu", "host_id", "gpu_uuid", "toolchain", "dtype", "problem", "problem_sha256", "workload")
 NEEDED: Final = (*_AT, "candidate", "candidate_sha256", "code_sha256", "candidate_ns", "speedup")
@@ -50,7 +50,7 @@ def noise_floor(passed: pl.DataFrame, labels: Sequence[str]) -> Answer:
 
 def _pairs(passed: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
     timed = passed.filter((pl.col("candidate_ns") > 0) & pl.col("candidate_ns").is_finite())
-    references = timed.filter(pl.col("candidate").str.ends_with(f"/{REFERENCE}")).select(
+    references = timed.filter(is_reference()).select(
         *labels, kind=pl.lit("reference"), log_ratio=log_of(pl.col("speedup"))
     )
     # One name per source, so that no pair counts both by its source and by its machine code.

@@ -134,11 +134,15 @@ def _without_chance_verdicts(found: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
+def is_reference() -> pl.Expr:
+    """Flag rows whose candidate is the problem's own reference."""
+    return pl.col("candidate").cast(pl.String).str.ends_with(f"/{REFERENCE}")
+
+
 def candidate_kind() -> pl.Expr:
     """Compute the kind of a row's candidate, of :data:`KINDS`."""
-    reference = pl.col("candidate").cast(pl.String).str.ends_with(f"/{REFERENCE}")
     control = pl.col("expect") != Status.PASSED.value
-    found = pl.when(reference).then(pl.lit("reference")).when(control).then(pl.lit("control"))
+    found = pl.when(is_reference()).then(pl.lit("reference")).when(control).then(pl.lit("control"))
     return found.otherwise(pl.lit("candidate")).cast(pl.Enum(KINDS))
 
 

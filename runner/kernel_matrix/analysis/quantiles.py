@@ -9,6 +9,9 @@ import polars as pl
 
 from kernel_matrix.measure.intervals import LEVEL, t_quantile
 
+NORMAL_MAD: Final = 1.4826
+"""Standard deviation of a normal distribution, divided by its median absolute deviation."""
+
 
 def normal_quantile() -> float:
     """Compute the quantile of the normal distribution."""

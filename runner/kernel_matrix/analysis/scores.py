@@ -166,15 +166,16 @@ def _rates(scope: _Scope, cells: pl.DataFrame) -> Answer:
         (~pl.col("counted") & which).sum().alias(name) for name, (which, _label) in _UNCOUNTED.items()
     )
     timed = scope.rows.filter(pl.col("ratio").is_not_null())
+    directions = _directions()
     by_problem = timed.group_by(scope.with_problem()).agg(
         pl.len().alias("timed"),
         pl.col("ratio").log().mean().alias("log"),
-        *(is_so.sum().alias(word) for word, is_so in _directions().items()),
+        *(is_so.sum().alias(word) for word, is_so in directions.items()),
     )
     speeds = by_problem.group_by(scope.by).agg(
         pl.col("timed").sum(),
         pl.col("log").mean().exp().alias("speedup"),
-        *((pl.col(word).sum() / pl.col("timed").sum()).alias(f"share_{word}") for word in _directions()),
+        *((pl.col(word).sum() / pl.col("timed").sum()).alias(f"share_{word}") for word in directions),
     )
     table = rates.join(speeds, on=scope.by, how="left", nulls_equal=True).with_columns(pl.col("timed").fill_null(0))
     matched = _matched(scope, timed)
@@ -193,15 +194,18 @@ def _rates(scope: _Scope, cells: pl.DataFrame) -> Answer:
 
 def _directions() -> dict[str, pl.Expr]:
     """Flag outcomes that are faster and slower than the baseline, by verdict, else by interval, else by ratio."""
-    by_interval = {"faster": pl.col("speedup_low") > 1, "slower": pl.col("speedup_high") < 1}
-    by_ratio = {"faster": pl.col("ratio") > 1 + _ROUNDING, "slower": pl.col("ratio") < 1 - _ROUNDING}
+    ratio = pl.col("ratio")
+    without_verdict = {
+        Verdict.FASTER.value: (pl.col("speedup_low") > 1, ratio > 1 + _ROUNDING),
+        Verdict.SLOWER.value: (pl.col("speedup_high") < 1, ratio < 1 - _ROUNDING),
+    }
     return {
         word: pl.when(pl.col("verdict").is_not_null())
         .then(pl.col("verdict") == word)
         .when(pl.col("speedup_high").is_not_null())
-        .then(by_interval[word])
-        .otherwise(by_ratio[word])
-        for word in (Verdict.FASTER.value, Verdict.SLOWER.value)
+        .then(by_interval)
+        .otherwise(by_ratio)
+        for word, (by_interval, by_ratio) in without_verdict.items()
     }
 
 
@@ -230,7 +234,8 @@ def _matched(scope: _Scope, timed: pl.DataFrame) -> pl.DataFrame | None:
     """Compute geometric means over what every slice has a correct time for; None if slices have nothing in common.
 
     Without matching, a side that fails at the hard problems looks fast, since failures have no time. Matched
-    is a kernel on a problem and so on; a problem alone where the slices hold different kernels.
+    are kernels on a problem, or only problems where the slices hold different kernels. Each problem has the same
+    weight.
     """
     within = [name for name in scope.by if name in _OF_PROBLEMS]
     across = [name for name in scope.by if name not in {*_OF_PROBLEMS, SLICE}]

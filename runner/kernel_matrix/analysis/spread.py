@@ -56,12 +56,11 @@ def of_slices(measured: TimedSessions, sums: pl.DataFrame, by: Sequence[str], he
         .join(_members(measured, by), on=labels, nulls_equal=True)
         .sort(*labels, "of", nulls_last=True)
     )
+    found = _without_bounds(estimates(pooled, measured.chain, _shared_degrees(pooled)), pooled["_heavy"])
     return Answer(
         name="components",
         title="Components of variance, pooled over cells",
-        table=_by_level(
-            pooled, _without_unsure(pooled, estimates(pooled, measured.chain, _shared_degrees(pooled))), labels
-        ),
+        table=_by_level(pooled, found, labels),
         meanings={
             "of": "Measure: the candidate's time, the baseline's, or the speed-up, from session medians.",
             "varies": "Level: nights, hosts, units (boards) of a model, sessions, blocks in one, calls in one.",
@@ -102,10 +101,10 @@ def _uneven_degrees(pooled: pl.DataFrame) -> Array:
     return np.where((cells >= FEWEST_CELLS) & (own > 0), np.minimum(own, degrees), degrees)
 
 
-def _without_unsure(pooled: pl.DataFrame, found: LevelEstimates) -> LevelEstimates:
-    """Take away bounds of the session level that heavy tails make unsure."""
+def _without_bounds(found: LevelEstimates, heavy: pl.Series) -> LevelEstimates:
+    """Take away the bounds of the session level in rows with heavy tails."""
     for bound in (found.low, found.high):
-        bound["session"] = np.where(pooled["_heavy"].to_numpy(), np.nan, bound["session"])
+        bound["session"] = np.where(heavy.to_numpy(), np.nan, bound["session"])
     return found
 
 
@@ -208,10 +207,7 @@ def of_cells(measured: TimedSessions, sums: pl.DataFrame, heavy: Sequence[str] =
     """
     several = pl.any_horizontal(pl.col(*DEGREES, "block_degrees", "sample_degrees").fill_null(0) > 0)
     kept = sums.filter(several)
-    found = estimates(kept, measured.chain, interval_degrees(kept))
-    unsure = kept["of"].is_in(heavy).to_numpy()
-    for bound in (found.low, found.high):
-        bound["session"] = np.where(unsure, np.nan, bound["session"])
+    found = _without_bounds(estimates(kept, measured.chain, interval_degrees(kept)), kept["of"].is_in(heavy))
     columns = [
         percent(each).alias(f"{level}{bound}_percent")
         for level in LEVELS

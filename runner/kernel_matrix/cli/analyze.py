@@ -82,12 +82,7 @@ def register(app: typer.Typer) -> None:
         as_json: Json = False,
     ) -> None:
         """Answer a question from all results together: scores, portability, ranks, variance and more."""
-        if question not in ABOUT and question not in (added := _added_questions()):
-            raise UsageError(
-                f"{question!r} is no question" if question else "no question was asked",
-                next_step="Ask one of\n"
-                + "\n".join(f"      {name:<12} {line}" for name, line in {**ABOUT, **added}.items()),
-            )
+        _check_question(question)
         if best_known is not None and freeze is not None:
             raise UsageError("--best-known and --freeze-best-known exclude each other", next_step="Leave one out.")
         from kernel_matrix.api.analyze import analyze as ask
@@ -122,6 +117,18 @@ def _added_questions() -> dict[str, str]:
 
     added = {name: question for name, question in QUESTIONS.usable().items() if name not in ABOUT}
     return {name: (question.__doc__ or "").strip().partition("\n")[0] for name, question in added.items()}
+
+
+def _check_question(question: str) -> None:
+    """Refuse what is no question.
+
+    Raises:
+        UsageError: It is none of ours, nor of another package.
+    """
+    if question not in ABOUT and question not in (added := _added_questions()):
+        known = "\n".join(f"      {name:<12} {line}" for name, line in {**ABOUT, **added}.items())
+        problem = f"{question!r} is no question" if question else "no question was asked"
+        raise UsageError(problem, next_step=f"Ask one of\n{known}")
 
 
 def _check(question: str, given: Mapping[str, Any]) -> None:

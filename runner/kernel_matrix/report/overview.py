@@ -126,7 +126,7 @@ def _labels(outcomes: pl.DataFrame, tables: Tables) -> dict[str, int]:
 def apart_notes(overview: Overview) -> Iterator[str]:
     """Yield a sentence about controls and one about references, which are in no rate."""
     for kind, cells, as_declared in overview.apart:
-        yield f"{number(cells, f'{kind}')} in no rate; {as_declared:,} ended as declared."
+        yield f"{number(cells, kind)} in no rate; {as_declared:,} ended as declared."
 
 
 def label_notes(overview: Overview) -> Iterator[tuple[str, str]]:

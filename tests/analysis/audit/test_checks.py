@@ -456,7 +456,7 @@ def test_harness_fault_of_few_or_ambiguous_texts_is_silent():
     assert heard("harness_fault", tables_of(mixed)) == []
 
 
-def test_harness_fault_lack_of_memory_before_the_first_call_is_found():
+def test_harness_fault_of_memory_before_the_first_call_is_found():
     early = changed(built_for_another_gpu, status="load_error", fault="candidate", message="CUDA out of memory.")
     assert "memory was taken before" in heard("harness_fault", tables_of(early))[0]["evidence"]
 

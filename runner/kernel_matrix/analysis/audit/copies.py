@@ -18,10 +18,10 @@ from kernel_matrix.analysis.audit.check import (
     with_cells,
 )
 from kernel_matrix.analysis.audit.times import grain, timer_steps
+from kernel_matrix.analysis.outcomes import is_reference
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.model.enums import Regime
-from kernel_matrix.plan.selection import REFERENCE
 
 _KEY: Final = ("toolchain", "dtype", "problem", "workload", "candidate")
 _FINE: Final = 32.0
@@ -143,10 +143,9 @@ def copy_of_baseline(tables: Tables) -> pl.LazyFrame:
     ``@reference`` is exempt: it is the problem's own implementation as a candidate.
     """
     ours, theirs = pl.col("candidate_median_ns"), pl.col("baseline_median_ns")
-    is_reference = pl.col("candidate").cast(pl.String).str.ends_with(f"/{REFERENCE}")
     group = ("gpu", "source")
     columns = (*group, "toolchain", "dtype", "problem", "workload", "candidate", "candidate_sha256", "problem_sha256")
-    rows = passed(tables.cells).filter((theirs > 0) & ~is_reference).select(
+    rows = passed(tables.cells).filter((theirs > 0) & ~is_reference()).select(
         *columns, theirs, apart=(ours - theirs).abs(), share=(ours - theirs).abs() / theirs
     )  # fmt: skip
     coarse = timer_steps(tables, group).select(*group, tick=pl.col("step") * _STEP_ROOM)

@@ -20,12 +20,11 @@ import polars as pl
 
 from kernel_matrix.analysis.audit.check import WHERE, figure, make_findings, micro, passed
 from kernel_matrix.analysis.audit.times import with_sheets
+from kernel_matrix.analysis.quantiles import NORMAL_MAD
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.measure.roofline import COMPUTE
 
-_NORMAL: Final = 1.4826
-"""Standard deviation of a normal distribution, divided by its median absolute deviation."""
 _Z: Final = 3.5
 """Limit for an outlier after Iglewicz and Hoaglin."""
 _Z_CELL: Final = 8.0
@@ -52,7 +51,7 @@ def odd_gpu(tables: Tables) -> pl.LazyFrame:
     by_gpu = _residuals(tables).group_by("gpu").agg(pl.col("left").median().alias("off"), pl.len().alias("times"))
     others = by_gpu.select(middle=pl.col("off").median(), gpus=pl.len())
     placed = by_gpu.join(others, how="cross").with_columns(off=pl.col("off") - pl.col("middle"))
-    spread = placed.select(spread=pl.col("off").abs().median() * _NORMAL)
+    spread = placed.select(spread=pl.col("off").abs().median() * NORMAL_MAD)
     found = placed.join(spread, how="cross").with_columns(
         z=pl.col("off") / pl.max_horizontal("spread", pl.lit(_SPREAD)), factor=pl.col("off").abs().exp()
     )
@@ -70,7 +69,7 @@ def odd_cell(tables: Tables) -> pl.LazyFrame:
     left = polished(tables)
     # Where the GPU itself is the median of the cell the residual is 0, which would underestimate its spread.
     apart = pl.col("left").filter(pl.col("left") != 0).abs().median()
-    spread = left.group_by("gpu").agg(spread=pl.max_horizontal(apart * _NORMAL, pl.lit(_SPREAD)))
+    spread = left.group_by("gpu").agg(spread=pl.max_horizontal(apart * NORMAL_MAD, pl.lit(_SPREAD)))
     found = left.join(spread, on="gpu").with_columns(
         z=pl.col("left") / pl.col("spread"), factor=pl.col("left").abs().exp()
     )

@@ -8,6 +8,7 @@ import polars as pl
 
 from kernel_matrix.analysis.audit.check import WHERE, figure, make_findings, micro, passed, percent
 from kernel_matrix.analysis.audit.times import bytes_per_s, least_compute_ns, with_sheets
+from kernel_matrix.analysis.quantiles import NORMAL_MAD
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
 
@@ -17,8 +18,6 @@ _BACKED: Final = 0.1
 """Share of the peak rate from which the roofline backs a speed-up: the baseline was that slow."""
 _PEERS: Final = 4.0
 """Factor over the best other candidate of the problem, up to which that backs a speed-up."""
-_NORMAL: Final = 1.4826
-"""Standard deviation of a normal distribution, divided by its median absolute deviation."""
 _Z: Final = 5.0
 """Robust z above which a speed-up is far from the set's: fused kernels of honest sets reach 4.5 on short calls."""
 _SPREAD: Final = 0.2
@@ -74,7 +73,7 @@ def _ratio() -> pl.Expr:
 def _of_sets(by_cell: pl.LazyFrame) -> pl.LazyFrame:
     """Compute the ``middle`` and ``spread`` of the logarithms of speed-ups over the ``cells`` of each GPU."""
     logs = by_cell.select("gpu", log=pl.col("speedup").log())
-    apart = (pl.col("log") - pl.col("log").median()).abs().median() * _NORMAL
+    apart = (pl.col("log") - pl.col("log").median()).abs().median() * NORMAL_MAD
     return logs.group_by("gpu").agg(
         pl.col("log").median().alias("middle"),
         pl.max_horizontal(apart, pl.lit(_SPREAD)).alias("spread"),
