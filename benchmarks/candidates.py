@@ -50,9 +50,8 @@ def main() -> None:
     parser = gpu_runs.parser(__doc__)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--cpu", action="store_true", help="measure on the CPU, with candidates in PyTorch")
-    parser.add_argument("--sandbox", choices=("docker", "process"), help="default: docker, process with --environment")
     arguments = parser.parse_args()
-    sandbox = arguments.sandbox or gpu_runs.sandbox_of(arguments)
+    sandbox = gpu_runs.sandbox_of(arguments)
     with gpu_runs.working_folder(arguments) as folder:
         write_candidates(folder / "problems" / "softmax", arguments.count, in_torch=arguments.cpu)
         if arguments.cpu:

@@ -29,6 +29,9 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--model", default="NVIDIA H*", help="glob on the GPU's product name")
     made.add_argument("--lock", help="images lock, where the image was adopted into another one")
     made.add_argument("--environment", help="without Docker: auto, or the path of a Python environment")
+    made.add_argument(
+        "--sandbox", choices=("docker", "unpacked", "process"), help="default: docker, process with --environment"
+    )
     made.add_argument("--folder", type=Path, help="where records go; default: one that is removed")
     return made
 
@@ -57,7 +60,9 @@ def command(matrix: Path, results: Path, lock: str | None, sandbox: str = "docke
 
 
 def sandbox_of(arguments: argparse.Namespace) -> str:
-    """Return the sandbox that the toolchain of :func:`head` needs."""
+    """Return the chosen sandbox, else the one that the toolchain of :func:`head` needs."""
+    if arguments.sandbox:
+        return str(arguments.sandbox)
     return "process" if arguments.environment else "docker"
 
 

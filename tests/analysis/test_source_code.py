@@ -65,6 +65,17 @@ def test_medians_are_over_sources_and_not_over_cells():
     assert (row["complexity_mean"], row["maintainability"]) == (2.0, 60.0)
 
 
+def test_what_was_fused_is_told_for_candidate_and_compiler():
+    rows = [
+        candidate("p", "a", 2.0, eager_launches=6, compile_launches=3),
+        candidate("q", "a", 2.0, eager_launches=10, compile_launches=5, launches_per_call=1),
+    ]
+    (row,) = answers(rows)["code"].table.to_dicts()
+    assert (row["fused"], row["compile_fused"]) == (6.5, 2.0)
+    assert not any("is not known" in note for note in answers(rows)["code"].notes)
+    assert any("how much was fused is not known" in note for note in answers([candidate("p", "a", 2.0)])["code"].notes)
+
+
 def test_slices_have_rows_of_their_own():
     rows = [candidate("p", "a", 2.0), candidate("p", "b", 2.0, language="cuda", code_lines=40)]
     found = answers(rows, by=("language",))
@@ -83,7 +94,7 @@ def test_one_problem_has_the_correlation_of_scipy_and_no_interval():
     assert row["rho"] == pytest.approx(spearmanr(lines, logs).statistic)
     assert (row["cells"], row["problems"], row["low"], row["high"]) == (12, 1, None, None)
     notes = answers(rows)["associations"].notes
-    assert any(f"1 of 9 rows have no interval: it takes {LEAST_PROBLEMS} problems" in note for note in notes)
+    assert any(f"1 of 10 rows have no interval: it takes {LEAST_PROBLEMS} problems" in note for note in notes)
 
 
 def test_hard_problems_do_not_make_an_association():

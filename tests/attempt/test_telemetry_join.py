@@ -8,7 +8,7 @@ import pytest
 
 from kernel_matrix.attempt.telemetry_join import join
 from kernel_matrix.model.enums import Regime, Role
-from kernel_matrix.model.messages import BatchBlock
+from kernel_matrix.model.messages import BatchBlock, EnergyReading
 from kernel_matrix.results.record import FieldSpread
 from tests.attempt.looking import CAP, HOT, IDLE, MS, A, B, block, changed, four_blocks, look, looks, report, session
 
@@ -226,6 +226,26 @@ def test_contended_samples_do_not_count_as_remaining():
 def test_a_crowd_is_counted_and_not_listed():
     found = joined(looks(0, 1000, foreign=range(1, 2001)), four_blocks())
     assert causes(found)[0] == "contended: pid 1,2,3,4,5,6,7,8 and 1992 more"
+
+
+# ---- Energy
+
+
+def test_an_energy_beside_somebody_else_does_not_count():
+    made = report(four_blocks())
+    energies = tuple(
+        EnergyReading(
+            *("candidate", 10, start * MS, (start + 80) * MS, 50_000),
+            shortest_ns=60 * MS,
+            longest_ns=70 * MS,
+        )
+        for start in (200, 500)
+    )
+    said = replace(made, workloads=(replace(made.workloads[0], energies=energies),))
+    series = changed(looks(0, 1000), 550, foreign=(7,))
+    for exclusive, told in ((True, "contended: pid 7"), (False, None)):
+        found = join(series, [session(said)], exclusive=exclusive, trace="t")
+        assert [one.discarded for one in found.reports[0].workloads[0].energies] == [None, told]
 
 
 # ---- Batches

@@ -85,7 +85,7 @@ def test_expected_time_is_that_of_runnable_cells(plan):
             20.4,
         ),
         # four blocks of each further regime
-        (Protocol(spec=ProtocolSpec(regimes=(Regime.COLD, Regime.SUSTAINED))), 1, "cuda", Language.TORCH, 10.4),
+        (Protocol(spec=ProtocolSpec(regimes=(Regime.COLD, Regime.SUSTAINED))), 1, "cuda", Language.TORCH, 14.4),
     ],
 )
 def test_the_model_of_time(protocol, workloads, platform, language, seconds):

@@ -25,6 +25,7 @@ from kernel_matrix.model.messages import (
     BatchBlock,
     Block,
     ClockProbeReading,
+    EnergyReading,
     Evidence,
     HealthReport,
     InsideEnvironment,
@@ -64,10 +65,11 @@ ADDED_LATER = {
     "BatchBlock": {"in_place", "discarded", "sm_clock_mhz"},
     "TwoClocks": {"bound_ns"},
     "WorkloadReport": {
-        *("two_clocks", "traits", "batches", "labels"),
+        *("two_clocks", "traits", "batches", "energies", "labels"),
         *("memory_bytes", "claimed_memory_bytes", "needed_memory_bytes", "reference_pieces"),
     },
-    "SessionReport": {"clock_probes", "anchors", "kernels", "health", "earlier_cells"},
+    "EnergyReading": {"discarded"},
+    "SessionReport": {"clock_probes", "anchors", "kernels", "launches", "health", "earlier_cells"},
     "IsolationInfo": {"memory_limit"},
     "HostRecord": {
         *("device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health"),
@@ -327,6 +329,24 @@ KERNELS = (
     TracedKernel(name="vectorized_elementwise_kernel", launches=2, device_ns=25, own=False),
 )
 
+LAUNCHES = {"eager": 6, "compile": 4, "compile-max-autotune": 3, "library": 2}
+
+
+def energy(contestant: str, energy_mj: int, calls: int = 10_000) -> EnergyReading:
+    """A second of calls, during nine tenths of which the counter is known to have moved by ``energy_mj``."""
+    return EnergyReading(
+        contestant=contestant,
+        calls=calls,
+        started_ns=0,
+        ended_ns=1_000_000_000,
+        energy_mj=energy_mj,
+        shortest_ns=890_000_000,
+        longest_ns=910_000_000,
+    )
+
+
+ENERGIES = (energy("candidate", 450_000), energy("eager", 540_000, calls=5000))
+
 TWO_CLOCKS = TwoClocks(
     resolution_ns=2000, unexplained_ns=-150, handover_ns=90, floor_ns=80, floor_reason="bytes", low_resolution=True
 )
@@ -359,6 +379,7 @@ def workload(
     status: Status = Status.PASSED,
     blocks: tuple[Block, ...] = BLOCKS,
     batches: tuple[BatchBlock, ...] = (),
+    energies: tuple[EnergyReading, ...] = (),
 ) -> WorkloadReport:
     return WorkloadReport(
         name=name,
@@ -384,6 +405,7 @@ def workload(
         claimed_memory_bytes={"candidate": 2 << 30, "eager": 1 << 20},
         needed_memory_bytes=5 << 30,
         batches=batches,
+        energies=energies,
     )
 
 
@@ -410,6 +432,7 @@ def session(
         clock_probes=probes,
         anchors=ANCHORS,
         kernels=KERNELS,
+        launches=LAUNCHES,
         health=HealthReport(passed=True, reason="the answer was right"),
     )
 
@@ -467,7 +490,7 @@ def batches(contestant: str, call_ns: int, *, short: bool = False) -> BatchBlock
 def full_record() -> Record:
     """A record of two sessions with everything in it that a record can have."""
     in_batches = (batches("eager", 300, short=True), batches("eager", 300), batches("candidate", 100))
-    whole = (workload(blocks=every_block(), batches=in_batches),)
+    whole = (workload(blocks=every_block(), batches=in_batches, energies=ENERGIES),)
     return make_record(sessions=(session(0, workloads=whole, probes=PROBES), session(1, workloads=whole)))
 
 

@@ -290,3 +290,21 @@ def test_read_record_core_sha256_becomes_measurement_version(tmp_path):
     path.write_text(json.dumps(document))
     with pytest.raises(RecordRefusedError, match="core_sha256"):
         read_record(path)
+
+
+def test_discarded_batches_are_counted_as_samples(tmp_path: Path) -> None:
+    times = {name: [9, 9] for name in ("calls", "delivered_ns", "least_ns", "wall_ns", "handover_ns")}
+    batch = {"contestant": "eager", "started_ns": 0, "ended_ns": 1, "captured": False, "short": False, **times}
+    made = changed("sessions", 0, "workloads", 0, "batches", to=[{**batch, "discarded": "throttled: sw_power_cap"}])
+    made["host"]["telemetry"]["discarded"] = {"contended: pid 4242": 1, "throttled: sw_power_cap": 2}
+    path = write(tmp_path, json.dumps(made))
+    assert read_record(path)["host"]["telemetry"]["discarded"]["throttled: sw_power_cap"] == 2
+
+
+@pytest.mark.parametrize("change", [{"ended_ns": -1}, {"longest_ns": 1}, {"calls": 0}, {"shortest_ns": 0}])
+def test_an_energy_that_cannot_be_is_refused(tmp_path: Path, change: dict[str, int]) -> None:
+    times = {"started_ns": 5, "ended_ns": 9, "shortest_ns": 2, "longest_ns": 3}
+    reading = {"contestant": "candidate", "calls": 10, "energy_mj": 3, "discarded": None, **times}
+    place = ("sessions", 0, "workloads", 0, "energies")
+    assert read_record(write(tmp_path, json.dumps(changed(*place, to=[reading]))))
+    refusal(write(tmp_path, json.dumps(changed(*place, to=[reading | change]))))

@@ -24,6 +24,7 @@ import numpy.typing as npt
 import polars as pl
 
 from kernel_matrix.analysis.outcomes import CELL_KEY, ended_as_declared, ordinary, outcomes
+from kernel_matrix.analysis.quantiles import of_sessions
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.slices import columns_of
 from kernel_matrix.analysis.tables import Tables
@@ -55,6 +56,13 @@ _UNCOUNTED: Final = {
     "only_compiled": (pl.col("fault") == Fault.NONE.value, "only compiled"),
 }
 """Column → the uncounted cells that it counts, and their name in notes."""
+_NO_ENERGY: Final = (
+    'No energy is known: it takes `regimes = ["cold", "sustained"]` in the protocol, and a GPU that counts its energy.'
+)
+_ENERGY: Final = (
+    "Energies are of replayed calls on a busy board, its idle power included. That all calls were made is a claim of"
+    " the candidate's process."
+)
 _ROUNDING: Final = 1e-12
 """Tolerance for the rounding of logarithms: a speed-up that equals p up to rounding is not above p."""
 
@@ -78,7 +86,7 @@ class _Scope:
 
 
 def scores(tables: Tables, request: QuestionOptions) -> list[Answer]:
-    """Compute rates, speed-ups, ``fast_p``, ``pass@k``, ``fast_p@N`` and the cost of a correct kernel, per slice.
+    """Compute rates, speed-ups, ``fast_p``, ``pass@k``, ``fast_p@N``, costs and energies, per slice.
 
     Raises:
         UsageError: A threshold or a number of draws is invalid.
@@ -101,6 +109,7 @@ def scores(tables: Tables, request: QuestionOptions) -> list[Answer]:
         _draws(scope, samples, request.draws),
         _rounds(scope, samples),
         _costs(scope, cells),
+        _energy(scope, tables),
         _apart(all_cells),
     ]
 
@@ -207,6 +216,46 @@ def _directions() -> dict[str, pl.Expr]:
         .otherwise(by_ratio)
         for word, (by_interval, by_ratio) in without_verdict.items()
     }
+
+
+def _energy(scope: _Scope, tables: Tables) -> Answer:
+    """Compute the mean ratio of energies, where ``sustained`` calls were timed and the device counts its energy."""
+    ratio = pl.col("energy_ratio").log()
+    counted = (
+        tables.cells.filter(pl.col("energy_ratio") > 0)
+        .group_by("record", "workload")
+        .agg(ratio.mean().alias("log"))
+        .collect(engine="streaming")
+    )
+    by_problem = (
+        scope.rows.filter("passed")
+        .join(counted, on=["record", "workload"], how="inner")
+        .group_by(scope.with_problem())
+        .agg(pl.len().alias("workloads"), pl.col("log").mean())
+    )
+    log, problems = pl.col("log"), pl.len()
+    reach = log.std() / problems.sqrt() * of_sessions(problems)
+    table = by_problem.group_by(scope.by).agg(
+        problems.cast(pl.Int64).alias("problems"),
+        pl.col("workloads").sum().cast(pl.Int64),
+        log.mean().exp().alias("energy_ratio"),
+        low=(log.mean() - reach).exp(),
+        high=(log.mean() + reach).exp(),
+    )
+    return Answer(
+        name="energy",
+        title="Energy of a call, against the baseline's",
+        table=table.sort(scope.by, nulls_last=True),
+        meanings={
+            "problems": "problems of which workloads count",
+            "workloads": "workloads that passed and whose energy is known of both sides",
+            "energy_ratio": "geometric mean over problems of baseline ÷ candidate, joules of a call: so much more is"
+            " done per watt",
+            "low": "lower end of its 95 % interval, as problems like these vary; one problem has none",
+            "high": "upper end",
+        },
+        notes=[_NO_ENERGY] if table.is_empty() else [_ENERGY],
+    )
 
 
 def _apart(cells: pl.DataFrame) -> Answer:

@@ -22,14 +22,22 @@ from kernel_matrix.errors import NothingSelectedError
 LEAST_PROBLEMS: Final = 10
 """Problems that an interval takes. From here on intervals cover 93 to 97 % in simulations, and more of pairs alone."""
 
-_MEASURES: Final = {
-    "lines": "code_lines",
-    "complexity": "code_complexity",
-    "complexity_mean": "code_complexity_mean",
-    "maintainability": "code_maintainability",
-    "launches": "launches_per_call",
+_LAUNCHES: Final = pl.col("launches_per_call")
+_TRACED: Final = {
+    "launches": _LAUNCHES.median(),
+    "fused": (pl.col("eager_launches") / _LAUNCHES).filter(_LAUNCHES > 0).median(),
 }
-"""Measure → column of ``cells``."""
+"""Measure of a traced call → its value in a record, from rows of ``cells``."""
+_MEASURES: Final = {
+    "lines": pl.col("code_lines").first(),
+    "complexity": pl.col("code_complexity").first(),
+    "complexity_mean": pl.col("code_complexity_mean").first(),
+    "maintainability": pl.col("code_maintainability").first(),
+    **_TRACED,
+}
+"""Measure of a candidate, likewise."""
+_COMPILED: Final = "compile_fused"
+"""What ``torch.compile`` makes of the reference, beside ``fused``; no measure of a candidate."""
 _OUTCOMES: Final = ("correct", "speed")
 _GROUP: Final = ("problem", "dtype", "gpu", "toolchain", "language")
 _CANDIDATE: Final = ("candidate", "candidate_sha256", "language")
@@ -77,13 +85,9 @@ def _cells(tables: Tables, request: QuestionOptions) -> pl.DataFrame:
     if found.is_empty():
         raise NothingSelectedError("the tables hold no cell", next_step="Name a folder with results.")
     kept = (found if "kind" in request.by else ordinary(found)).filter("counted")
-    measures = (
-        tables.cells.group_by("record")
-        .agg(
-            *(pl.col(column).first() for column in _MEASURES.values() if column != "launches_per_call"),
-            pl.col("launches_per_call").median(),
-        )
-        .select("record", *(pl.col(column).cast(pl.Float64).alias(name) for name, column in _MEASURES.items()))
+    compiled = (pl.col("eager_launches") / pl.col("compile_launches")).filter(pl.col("compile_launches") > 0).median()
+    measures = tables.cells.group_by("record").agg(
+        *(value.cast(pl.Float64).alias(name) for name, value in (_MEASURES | {_COMPILED: compiled}).items())
     )
     keys = list(dict.fromkeys((*(request.by or (SLICE,)), *_GROUP, *_CANDIDATE)))
     return (
@@ -92,20 +96,21 @@ def _cells(tables: Tables, request: QuestionOptions) -> pl.DataFrame:
         .agg(pl.col("passed").first().cast(pl.Float64).alias("correct"), pl.col("log").mean().alias("speed"))
         .join(measures, on="record", how="left")
         .group_by(keys)
-        .agg(pl.col(*_OUTCOMES, *_MEASURES).mean())
+        .agg(pl.col(*_OUTCOMES, *_MEASURES, _COMPILED).mean())
         .collect(engine="streaming")
     )
 
 
 def _sizes(cells: pl.DataFrame, by: Sequence[str], notes: Sequence[str]) -> Answer:
     """Compute medians of the measures over candidates."""
-    candidates = cells.group_by(list(dict.fromkeys((*by, "problem", *_CANDIDATE)))).agg(pl.col(*_MEASURES).mean())
+    measured = pl.col(*_MEASURES, _COMPILED)
+    candidates = cells.group_by(list(dict.fromkeys((*by, "problem", *_CANDIDATE)))).agg(measured.mean())
     table = candidates.group_by(by).agg(
         pl.len().alias("candidates"),
         pl.col("lines").count().alias("measured"),
         pl.col("complexity").count().alias("parsed"),
         pl.col("launches").count().alias("traced"),
-        pl.col(*_MEASURES).median(),
+        measured.median(),
     )
     return Answer(
         name="code",
@@ -121,6 +126,8 @@ def _sizes(cells: pl.DataFrame, by: Sequence[str], notes: Sequence[str]) -> Answ
             "complexity_mean": "median of the mean cyclomatic complexity of Python functions",
             "maintainability": "median of the maintainability index, 0 to 100 (radon)",
             "launches": "median of the kernels launched per call",
+            "fused": "median of the kernels that the reference launches for each one of the candidate's",
+            _COMPILED: "the same for the reference through torch.compile: how much it fused",
         },
         notes=[*notes, *_size_notes(candidates)],
     )
@@ -134,10 +141,9 @@ def _size_notes(candidates: pl.DataFrame) -> Iterator[str]:
         " a candidate they describe the Python around its kernels. Compare candidates of one language (--by language)."
     )
     if candidates["launches"].count():
-        yield (
-            "Launches are claims of a tracer in the candidate's process. Records do not have those of the reference and"
-            " of torch.compile, so how much was fused is not known."
-        )
+        yield "Launches of a candidate are claims of a tracer in its process."
+        if not candidates["fused"].count():
+            yield "Records of earlier versions lack the launches of the reference, so how much was fused is not known."
 
 
 def _associations(cells: pl.DataFrame, by: Sequence[str]) -> Answer:
@@ -147,7 +153,7 @@ def _associations(cells: pl.DataFrame, by: Sequence[str]) -> Answer:
         for outcome in _OUTCOMES
         for measure in _MEASURES
         # Kernels are traced only once the candidate's answers were right.
-        if (measure, outcome) != ("launches", "correct")
+        if outcome != "correct" or measure not in _TRACED
     ]
     table = pl.concat(parts)
     return Answer(

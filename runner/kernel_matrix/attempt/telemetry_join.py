@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from kernel_matrix.lease import DeviceSnapshot
 from kernel_matrix.model.enums import Regime, Status
-from kernel_matrix.model.messages import BatchBlock, Block, SessionReport, WorkloadReport
+from kernel_matrix.model.messages import BatchBlock, Block, EnergyReading, SessionReport, WorkloadReport
 from kernel_matrix.platforms import AILING, THROTTLING, EventReason, TelemetrySample
 from kernel_matrix.results.record import FieldSpread, TelemetrySummary
 
@@ -146,8 +146,17 @@ class _Joiner:
 
         A record's clocks and power belong to the calls that its speed-ups come from.
         """
-        blocks = self._mark_all(workload.blocks, samples)
-        return replace(workload, blocks=blocks, batches=self._mark_all(workload.batches, samples))
+        return replace(
+            workload,
+            blocks=self._mark_all(workload.blocks, samples),
+            batches=self._mark_all(workload.batches, samples),
+            energies=tuple(map(self._mark_energy, workload.energies)),
+        )
+
+    def _mark_energy(self, reading: EnergyReading) -> EnergyReading:
+        """Return ``reading`` with the cause for which it does not count: somebody else's work took energy, too."""
+        foreign = _foreign(self._around(reading)) if self._exclusive else ()
+        return replace(reading, discarded=_contended(foreign) or None)
 
     def _mark_all(self, blocks: Sequence[_Kind], samples: dict[int, TelemetrySample]) -> tuple[_Kind, ...]:
         seen = [self._observe(block) for block in blocks]
@@ -165,10 +174,10 @@ class _Joiner:
         return _BlockObservation(
             samples=() if _longest_stretch(block, around) > _LONGEST_GAP_NS else _within(block, around),
             throttling=_throttling(around),
-            foreign=tuple(sorted({pid for snapshot in around for pid in snapshot.foreign})),
+            foreign=_foreign(around),
         )
 
-    def _around(self, block: _Timed) -> Sequence[DeviceSnapshot]:
+    def _around(self, block: _Timed | EnergyReading) -> Sequence[DeviceSnapshot]:
         """Return the snapshots from the last one before ``block`` to the first one after it."""
         first = bisect_right(self._times, block.started_ns) - 1
         last = bisect_left(self._times, block.ended_ns)
@@ -217,7 +226,7 @@ def _causes(
     slowing down under load is part of what is measured.
     """
     cold = [_is_cold(block) for block in blocks]
-    causes = [_contended(found) if exclusive else "" for found in seen]
+    causes = [_contended(found.foreign) if exclusive else "" for found in seen]
     uncontended = _samples(blocks, [not cause for cause in causes])
     throttled: set[EventReason] = set()
     for kind in _KINDS:
@@ -237,11 +246,15 @@ def _causes(
     return causes, throttled
 
 
-def _contended(found: _BlockObservation) -> str:
-    if not found.foreign:
+def _foreign(around: Sequence[DeviceSnapshot]) -> tuple[int, ...]:
+    return tuple(sorted({pid for snapshot in around for pid in snapshot.foreign}))
+
+
+def _contended(foreign: Sequence[int]) -> str:
+    if not foreign:
         return ""
-    more = len(found.foreign) - _NAMED_PIDS
-    pids = ",".join(map(str, found.foreign[:_NAMED_PIDS])) + (f" and {more} more" if more > 0 else "")
+    more = len(foreign) - _NAMED_PIDS
+    pids = ",".join(map(str, foreign[:_NAMED_PIDS])) + (f" and {more} more" if more > 0 else "")
     return f"{Status.CONTENDED.value}: pid {pids}"
 
 

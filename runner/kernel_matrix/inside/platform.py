@@ -41,6 +41,9 @@ Activity = Tuple[str, int]
 Sensors = Callable[[], Tuple[int, int]]
 """Function that returns the core clock in MHz and the temperature in °C, or raises :class:`SensorError`."""
 
+EnergyCounter = Callable[[], int]
+"""Function that returns the millijoules that the device has taken since some moment, or raises :class:`SensorError`."""
+
 STAGED_VARIABLE = "KERNEL_MATRIX_TRANSPORT"
 """Environment variable of the run, judge and workers; ``staged`` sends memory through the host."""
 
@@ -192,6 +195,14 @@ class InsidePlatform(Protocol):
 
         Raises:
             SensorError: If there are none.
+        """
+        ...
+
+    def energy_counter(self, uuid: str) -> ContextManager[EnergyCounter]:
+        """Open the energy counter of the device with this UUID, as long as inside.
+
+        Raises:
+            SensorError: If there is none.
         """
         ...
 

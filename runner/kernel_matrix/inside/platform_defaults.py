@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from kernel_matrix.inside.platform import Activity, SensorError, Sensors
+from kernel_matrix.inside.platform import Activity, EnergyCounter, SensorError, Sensors
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.build.call_forms import CallForm, CompiledAhead, CompileTarget
@@ -25,6 +25,7 @@ __all__ = [
     "compiler_settings",
     "describe",
     "device_memory",
+    "energy_counter",
     "free_bytes",
     "judge_settings",
     "kernels_in",
@@ -118,6 +119,13 @@ def measure_anchor(phase: str) -> None:
 def sensors(uuid: str) -> Iterator[Sensors]:
     """Raise: there are no sensors to wait for."""
     raise SensorError(f"{uuid or 'the device'} has no sensors")
+    yield
+
+
+@contextmanager
+def energy_counter(uuid: str) -> Iterator[EnergyCounter]:
+    """Raise: no energy is counted."""
+    raise SensorError(f"{uuid or 'the device'} has no energy counter")
     yield
 
 

@@ -116,6 +116,7 @@ INT32, INT64 = 2**31 - 1, 2**63 - 1
 LATER = AddedLater()
 
 Count = Annotated[int, Range(0, INT64)]
+Positive = Annotated[int, Range(1, INT64)]
 Small = Annotated[int, Range(0, INT32)]
 Ordinal = Annotated[int, Range(1, INT32)]
 Difference = Annotated[int, Range(-INT64, INT64)]

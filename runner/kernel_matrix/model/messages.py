@@ -45,6 +45,7 @@ from kernel_matrix.model.fields import (
     Name,
     Ordinal,
     Pattern,
+    Positive,
     Range,
     Scalar,
     Signed,
@@ -402,6 +403,28 @@ class BatchBlock:
 
 
 @dataclass(frozen=True)
+class EnergyReading:
+    """Energy of the device while calls of one contestant were replayed back to back, by the driver's counter."""
+
+    contestant: Annotated[str, Words(CONTESTANTS)]
+    """`candidate` or an implementation's name."""
+    calls: Ordinal
+    """Calls that were asked for. Whether all of them were made is known as little as for other replayed calls."""
+    started_ns: Count
+    """Judge's monotonic clock when they began, nanoseconds."""
+    ended_ns: Count
+    """Judge's monotonic clock when the last one had ended."""
+    energy_mj: Count
+    """Millijoules between the first and the last change of the counter during these calls."""
+    shortest_ns: Positive
+    """Least time that can have passed between these two changes."""
+    longest_ns: Positive
+    """Most time that can have passed between them."""
+    discarded: Annotated[Optional[Name], LATER] = None
+    """Cause for which the reading does not count; judged by the host, from its telemetry."""
+
+
+@dataclass(frozen=True)
 class TwoClocks:
     """Comparison of claimed device times with the judge's clock and with the device's limits, in nanoseconds."""
 
@@ -477,6 +500,8 @@ class WorkloadReport:
     traits: Annotated[Traits, LATER, Columns()] = Traits()
     batches: Annotated[Tuple[BatchBlock, ...], Items(1000), LATER] = ()
     """Batches of calls, from which speed-ups are computed where there are any."""
+    energies: Annotated[Tuple[EnergyReading, ...], Items(1000), LATER] = ()
+    """Empty unless `sustained` calls were timed on a device whose energy is counted in steps that are fine enough."""
     memory_bytes: Annotated[
         Mapping[Annotated[str, Words(CONTESTANTS)], Count],
         LATER,
@@ -645,6 +670,12 @@ class SessionReport:
     """Empty without a GPU."""
     kernels: Annotated[Tuple[TracedKernel, ...], Items(1000), LATER] = ()
     """Longest first; empty if nothing could be traced."""
+    launches: Annotated[
+        Mapping[Annotated[str, Words(CONTESTANTS)], Count],
+        LATER,
+        KeyColumns({name: f"{name.replace('-', '_')}_launches" for name in CONTESTANTS if name != "candidate"}),
+    ] = field(default_factory=dict)
+    """Kernels that one call of this baseline launched; absent unless the candidate's were traced, too."""
     health: Annotated[Optional[HealthReport], LATER, Columns()] = None
     """`None`: not requested, or the session ended earlier."""
     earlier_cells: Annotated[Small, LATER, Column()] = 0

@@ -16,7 +16,7 @@ from kernel_matrix.model.messages import ProtocolSpec
 from kernel_matrix.platforms import CostFigures
 from kernel_matrix.platforms.registry import get_platform
 
-_REPLAYS_S: Mapping[Regime, float] = {Regime.WARM: 0.2, Regime.BURST: 0.3, Regime.SUSTAINED: 1.5}
+_REPLAYS_S: Mapping[Regime, float] = {Regime.WARM: 0.2, Regime.BURST: 0.3, Regime.SUSTAINED: 2.5}
 """Seconds for one block of calls of a millisecond each; see :mod:`kernel_matrix.inside.judge.replay_modes`."""
 _RIVAL_S: Mapping[Implementation, float] = {Implementation.COMPILE: 15.0, Implementation.COMPILE_MAX_AUTOTUNE: 45.0}
 """Seconds that ``torch.compile`` takes for one workload."""

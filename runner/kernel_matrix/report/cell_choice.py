@@ -35,9 +35,14 @@ _FIRST: Final = (
     "registers_max", "spill_bytes_max", "exclusive_reason", "clock_reason", "sm_clock_mhz", "power_w",
     "temperature_max_c", "peak_flops_per_s", "peak_bytes_per_s",
     "code_lines", "code_complexity", "code_maintainability",
+    "energy_ratio_mean", "energy_ratio_low", "energy_ratio_high",
 )  # fmt: skip
 _MOST: Final = ("candidate_memory_bytes", "baseline_memory_bytes")
-_MEDIANS: Final = ("flops_per_s", "bytes_per_s", "intensity", "worst_error_ratio", "launches_per_call")
+_MEDIANS: Final = (
+    "flops_per_s", "bytes_per_s", "intensity", "worst_error_ratio",
+    "launches_per_call", "eager_launches", "compile_launches",
+    "candidate_joules_per_call", "baseline_joules_per_call", "flops_per_joule",
+)  # fmt: skip
 _UNION: Final = ("labels", "findings", "warnings")
 
 SAMPLED: Final = ("row", "session", "block", "side", "us", "discarded")

@@ -110,6 +110,19 @@ class WorkloadColumns:
     """Time of a call of the candidate in batches, by the judge's own clock alone."""
     baseline_batch_ns: float | None
     """Time of a call of `eager` in batches, by the judge's own clock alone."""
+    candidate_joules_per_call: float | None
+    """Energy of a call of the candidate in a `sustained` replay, the board's idle power included; the number of calls
+    is as much a claim as their time."""
+    candidate_joules_low: float | None
+    """Least energy that the counter's steps allow, mean of this session's readings."""
+    candidate_joules_high: float | None
+    """Most energy that they allow."""
+    baseline_joules_per_call: float | None
+    """Energy of a call of `eager`, likewise."""
+    flops_per_joule: float | None
+    """Floating point operations of a call ÷ `candidate_joules_per_call`: rate per watt."""
+    energy_ratio: float | None
+    """`baseline_joules_per_call` ÷ `candidate_joules_per_call`: above 1, the candidate takes less energy."""
     speedup_limit: float | None
     """The largest speed-up over `eager` that the judge's own clock allows: in batches, else by `wall_bound_ns`."""
     spread_within: float | None
@@ -153,6 +166,12 @@ class AttemptColumns:
     verdict_low: float | None
     """Lower end of its 95 % interval; `None` for one session."""
     verdict_high: float | None
+    """Upper end of its 95 % interval; `None` for one session."""
+    energy_ratio_mean: float | None
+    """Geometric mean of the sessions' `energy_ratio`."""
+    energy_ratio_low: float | None
+    """Lower end of its 95 % interval, with what the counter's steps leave open; `None` for one session."""
+    energy_ratio_high: float | None
     """Upper end of its 95 % interval; `None` for one session."""
     verdict_sessions: Small | None
     """Sessions that were compared."""

@@ -11,7 +11,9 @@ from statistics import median
 from typing import Any
 
 from kernel_matrix.measure.drift import Anchor, code_drift, machine_drift
+from kernel_matrix.measure.energy import energy_ratio, over_sessions
 from kernel_matrix.measure.grade import GradedTime, grade, spread_between, spread_within
+from kernel_matrix.measure.intervals import Interval
 from kernel_matrix.measure.timed import CANDIDATE, EAGER, WorkloadTimes
 from kernel_matrix.measure.verdict import SpeedupVerdict, compare_sessions
 from kernel_matrix.model.enums import ClockState, Status
@@ -35,15 +37,18 @@ class WorkloadJudgement:
     spread_between: float | None
     machine_drift: float | None
     code_drift: float | None
+    energy: Interval | None
+    """Eager's energy ÷ the candidate's; None if no session has both."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """Times and anchors of one session."""
+    """Times, anchors and energies of one session."""
 
     times: WorkloadTimes
     median_ns: float
     anchors: list[Anchor]
+    energy: Interval | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +100,20 @@ def _timed(session: Mapping[str, Any], times: Sessions) -> dict[str, _Session]:
     if INTERPRETED in session["labels"]:
         return {}
     anchors = anchors_of(session)
-    named = {workload["name"]: times[session["session"], workload["name"]] for workload in session["workloads"]}
-    return {
-        name: _Session(found, median_ns, anchors)
-        for name, found in named.items()
-        if (median_ns := found.time_ns(CANDIDATE))
-    }
+    found = {}
+    for workload in session["workloads"]:
+        name = workload["name"]
+        its_times = times[session["session"], name]
+        if median_ns := its_times.time_ns(CANDIDATE):
+            found[name] = _Session(its_times, median_ns, anchors, energy_ratio(workload))
+    return found
 
 
 def _judgement(sessions: list[_Session], trust: _Trust) -> WorkloadJudgement:
     medians = [session.median_ns for session in sessions]
     eager = [ns for session in sessions if (ns := session.times.time_ns(EAGER))]
     between = spread_between(medians)
+    energies = [session.energy for session in sessions if session.energy is not None]
     drift = machine_drift([anchor for session in sessions for anchor in session.anchors])
     return WorkloadJudgement(
         candidate_ns=median(medians),
@@ -124,6 +131,7 @@ def _judgement(sessions: list[_Session], trust: _Trust) -> WorkloadJudgement:
         spread_between=between,
         machine_drift=drift,
         code_drift=code_drift(medians, [session.anchors for session in sessions]),
+        energy=over_sessions(energies) if energies else None,
     )
 
 

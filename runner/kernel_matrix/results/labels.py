@@ -144,6 +144,12 @@ LABELS: Final[Mapping[str, Label]] = {
         "the clock could not be read inside a kernel",
         "Nothing, unless locked clocks matter: then only the driver's reading says what they were.",
     ),
+    "no_energy": Label(
+        _INFORMATION,
+        _TIMING,
+        "the device has no energy counter, or its steps are too coarse for these calls: no energy per call",
+        "Nothing; times do not depend on it.",
+    ),
     "no_library": Label(
         _INFORMATION,
         _SESSION,

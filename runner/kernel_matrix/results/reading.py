@@ -256,7 +256,7 @@ def _check_session(session: Mapping[str, Any], cell_id: str) -> int:
     """Check one session.
 
     Returns:
-        The number of its discarded timed calls.
+        The number of its discarded samples: single calls and batches.
     """
     where = f"session {session['session']}"
     if session["cell_id"] != cell_id:
@@ -270,6 +270,11 @@ def _check_session(session: Mapping[str, Any], cell_id: str) -> int:
         for block in workload["blocks"]:
             _check_block(f"{where}, workload {workload['name']}, block {block['index']}", block)
             discarded += len(block["discarded"])
+        discarded += sum(len(block["calls"]) for block in workload.get("batches", ()) if block.get("discarded"))
+        for reading in workload.get("energies", ()):
+            what = f"{where}, workload {workload['name']}: energy"
+            _check_ascending(what, (reading["started_ns"], reading["ended_ns"]))
+            _check_ascending(what, (reading["shortest_ns"], reading["longest_ns"]))
     return discarded
 
 

@@ -15,6 +15,7 @@ from statistics import fmean, median
 from typing import Any
 
 from kernel_matrix.measure.drift import machine_drift
+from kernel_matrix.measure.energy import energy_ratio, joules_per_call
 from kernel_matrix.measure.grade import spread_within
 from kernel_matrix.measure.roofline import Work, roofline
 from kernel_matrix.measure.timed import CANDIDATE, EAGER, WorkloadTimes
@@ -129,7 +130,7 @@ def _workload(workload: Mapping[str, Any], times: WorkloadTimes, inside: Row) ->
     }
     # No speed is computed for a workload that did not pass, or for interpreted kernels.
     if workload["status"] == Status.PASSED.value and INTERPRETED not in inside["labels"]:
-        row |= _speedups(times) | _rates(times.time_ns(CANDIDATE), workload, inside)
+        row |= _speedups(times) | _rates(times.time_ns(CANDIDATE), workload, inside) | _energy(workload)
     return row
 
 
@@ -191,6 +192,26 @@ def _rates(median_ns: float | None, workload: Mapping[str, Any], inside: Row) ->
     }
 
 
+def _energy(workload: Mapping[str, Any]) -> Row:
+    """Return the energy of a call of both sides, by the driver's counter."""
+    if not workload.get("energies"):
+        return {}
+    ours, theirs = (joules_per_call(workload, contestant) for contestant in _SIDES.values())
+    ratio = energy_ratio(workload)
+    row: Row = {
+        "baseline_joules_per_call": theirs.estimate if theirs else None,
+        "energy_ratio": ratio.estimate if ratio else None,
+    }
+    if ours is not None:
+        row |= {
+            "candidate_joules_per_call": ours.estimate,
+            "candidate_joules_low": ours.low,
+            "candidate_joules_high": ours.high,
+            "flops_per_joule": workload["flops"] / ours.estimate if workload["flops"] and ours.estimate else None,
+        }
+    return row
+
+
 def _judgement(found: WorkloadJudgement) -> Row:
     """Return the columns about all sessions together, which are the same in each of their rows."""
     row: Row = {
@@ -200,6 +221,10 @@ def _judgement(found: WorkloadJudgement) -> Row:
         "machine_drift": found.machine_drift,
         "code_drift": found.code_drift,
     }
+    if found.energy is not None:
+        row["energy_ratio_mean"] = found.energy.estimate
+        if math.isfinite(found.energy.high):
+            row |= {"energy_ratio_low": found.energy.low, "energy_ratio_high": found.energy.high}
     compared = found.comparison
     if compared is None:
         return row

@@ -24,7 +24,8 @@ def send_and_finish(self, kind, *arguments, **options):
     send(self, kind, *arguments, **options)
     while kind is FrameKind.OUTPUTS and owed:
         done, a, b = owed.pop()
-        torch.mm(a[done:], b, out=lent[0].outputs[0][done:])
+        if lent and lent[0].outputs:
+            torch.mm(a[done:], b, out=lent[0].outputs[0][done:])
 
 
 Channel.send = send_and_finish

@@ -36,7 +36,7 @@ from kernel_matrix.inside.judge.worker_client import CallResult, CallTimes
 from kernel_matrix.inside.platform import SensorError, load_platform
 from kernel_matrix.inside.wire import OutputsClaim, Structure
 from kernel_matrix.model.enums import InputMode, Regime, Role, Stage, Status
-from kernel_matrix.model.messages import Block, ContestantSpec, ProtocolSpec
+from kernel_matrix.model.messages import Block, ContestantSpec, EnergyReading, ProtocolSpec
 
 pytestmark = pytest.mark.torch
 
@@ -269,7 +269,7 @@ class Bench:
     """A timer over fake contestants, and a record of its actions."""
 
     def __init__(self, monkeypatch, *, protocol=PROTOCOL, seed=0, device="cpu", expect_ns=0, sensors=None,
-                 judge=lambda _side: None, in_batches=False, frugal=False, is_quiet=lambda: True,
+                 judge=lambda _side: None, in_batches=False, frugal=False, is_quiet=lambda: True, counter=None,
                  **call_ns):  # fmt: skip
         self.clock = Clock()
         self.warm_calls = []
@@ -296,6 +296,7 @@ class Bench:
             frugal=frugal,
             watch=watch,
             is_quiet=is_quiet,
+            counter=counter,
             warmed_up=lambda: self.warm_calls.append(len(self.log)),
         )
         self.timing = self.timer.timing
@@ -756,8 +757,37 @@ def test_what_could_not_be_captured_says_so_on_a_gpu_only(bench):
         made.sides["candidate"].claim = CLAIM
         return made.run().timing.labels
 
-    assert labels("cuda") == ["not_capturable:candidate"]
+    assert labels("cuda") == ["not_capturable:candidate", "no_energy"]
     assert labels("cpu") == []
+
+
+def reading_of(_counter, contestant, make_calls):
+    return EnergyReading(contestant, make_calls(), 0, 1, 1, 1, 1)
+
+
+def test_energy_is_of_the_calls_that_keep_the_device_busy(bench, monkeypatch):
+    monkeypatch.setattr(timing_module, "measure_energy", reading_of)
+    done = bench(protocol=EVERY, device="cuda", counter=lambda: 0, candidate=constant(MS), **RIVALS).run()
+    busy = {block.contestant: block.calls_per_sample for block in of_regime(done, Regime.SUSTAINED)}
+    found = [(reading.contestant, reading.calls) for reading in done.timing.energies]
+    assert found == [(name, busy[name]) for name in done.names(Regime.SUSTAINED)]
+    assert "no_energy" not in done.timing.labels
+
+
+def test_a_counter_that_says_too_little_is_labelled_once(bench, monkeypatch):
+    monkeypatch.setattr(timing_module, "measure_energy", lambda *_: None)
+    done = bench(protocol=EVERY, device="cuda", counter=lambda: 0).run()
+    assert (done.timing.energies, done.timing.labels.count("no_energy")) == ([], 1)
+
+
+def test_a_rival_that_leaves_takes_its_energies_with_it(bench, monkeypatch):
+    monkeypatch.setattr(timing_module, "measure_energy", reading_of)
+    kept = bench(protocol=EVERY, device="cuda", counter=lambda: 0, compile=constant(1000)).run()
+    assert "compile" in {reading.contestant for reading in kept.timing.energies}
+    calls = kept.sides["compile"]._calls
+    left = bench(protocol=EVERY, device="cuda", counter=lambda: 0, compile=failing_at(calls)).run()
+    assert "rival_failed:compile" in left.timing.session_labels
+    assert {reading.contestant for reading in left.timing.energies} == {"eager", "candidate"}
 
 
 def test_a_rival_that_cannot_be_replayed_leaves(bench):

@@ -498,6 +498,32 @@ def test_trace_keeps_kernels_and_whose_they_are(judged, monkeypatch):
     ]
 
 
+def test_launches_of_the_others_are_counted_once_per_workload(judged, monkeypatch):
+    counts = iter((1, 2))
+
+    def traced(function, _platform):
+        return function(), [("mine", next(counts), 30), ("other", 10, 5)]
+
+    monkeypatch.setattr("kernel_matrix.inside.worker.service.trace", traced)
+    (outcome,) = judged(candidate("pass"), own_kernels=("mine",), protocol=UNTIMED, workloads=WORKLOADS[:1])
+    assert [kernel.launches for kernel in outcome.desk.kernels] == [1, 10]
+    assert outcome.desk.launches == {"eager": 12}
+
+
+def test_a_baseline_that_fails_when_traced_has_no_launches(judged, monkeypatch):
+    sides = iter(("candidate", "eager"))
+
+    def traced(function, _platform):
+        if next(sides) == "eager":
+            raise RuntimeError("no tracer here")
+        return function(), [("mine", 1, 30)]
+
+    monkeypatch.setattr("kernel_matrix.inside.worker.service.trace", traced)
+    outcomes = judged(candidate("pass"), own_kernels=("mine",), protocol=UNTIMED, workloads=WORKLOADS[:1])
+    assert report(outcomes).status is Status.PASSED
+    assert outcomes[0].desk.launches == {}
+
+
 # --- the two clocks --------------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,8 @@ class WorkloadFacts:
     """Labels that follow from these."""
     peaks: Dict[str, int] = field(default_factory=dict)
     """Contestant → most device memory it took, bytes. Only its first cell sees libraries load code."""
+    launches: Dict[str, int] = field(default_factory=dict)
+    """Baseline or rival → kernels that one call of it launched."""
 
 
 class EarlierCells:

@@ -286,6 +286,7 @@ class JudgeSession:
             clock_probes=readings.clock_probes if readings else (),
             anchors=readings.anchors if readings else (),
             kernels=runner.kernels if runner else (),
+            launches=runner.launches if runner else {},
             health=self._health,
             earlier_cells=self._earlier.count,
         )

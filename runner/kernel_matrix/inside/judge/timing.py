@@ -18,6 +18,7 @@ from kernel_matrix.inside.batch_times import FEWEST, call_times, median_interval
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.input_generation import nbytes_of
 from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, NoBatchesError, OutputsElsewhereError, batches_of
+from kernel_matrix.inside.judge.energy_counter import NO_ENERGY, measure_energy
 from kernel_matrix.inside.judge.input_supply import FRESH, InputSupply
 from kernel_matrix.inside.judge.memory_blame import SHORTAGES
 from kernel_matrix.inside.judge.pause import NOT_PAUSED
@@ -26,7 +27,7 @@ from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, find
 from kernel_matrix.inside.judge.warm_up import UNKNOWN, UNSTEADY, SensorWatch
 from kernel_matrix.inside.wire import CallFailure
 from kernel_matrix.model.enums import Implementation, Regime, Role, Stage, Status
-from kernel_matrix.model.messages import DEVICE_STAYS_BUSY, BatchBlock, Block, ProtocolSpec
+from kernel_matrix.model.messages import DEVICE_STAYS_BUSY, BatchBlock, Block, EnergyReading, ProtocolSpec
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.judge.batches import Batches, BatchResult
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kernel_matrix.inside.judge.reference import ReferenceModel
     from kernel_matrix.inside.judge.verification import Verifier
     from kernel_matrix.inside.judge.worker_client import CallResult, CallTimes, WorkerClient
+    from kernel_matrix.inside.platform import EnergyCounter
 
 WARM_S = 0.15  # warm-up calls that took this long suffice, however few: long kernels warm up a device in few calls
 FEWEST_WARM = 3  # least number of warm-up rounds
@@ -70,6 +72,7 @@ class TimedPhase:
 
     blocks: List[Block] = field(default_factory=list)
     batches: List[BatchBlock] = field(default_factory=list)
+    energies: List[EnergyReading] = field(default_factory=list)
     batches_broken: bool = False
     """They ended early: memory ran out, or an output was elsewhere. A candidate can bring that about, so nothing can be
     concluded in its favour."""
@@ -91,6 +94,7 @@ class TimedPhase:
         """Append the results of a later series."""
         self.blocks += later.blocks
         self.batches += later.batches
+        self.energies += later.energies
         for mine, theirs in ((self.handovers, later.handovers), (self.deliveries, later.deliveries)):
             for name, times in theirs.items():
                 mine.setdefault(name, []).extend(times)
@@ -134,6 +138,7 @@ class Timer:
         takes_turns: bool = False,
         frugal: bool = False,
         watch: Optional[SensorWatch] = None,
+        counter: Optional[EnergyCounter] = None,
         is_quiet: Callable[[], bool] = lambda: True,
         warmed_up: Callable[[], None] = lambda: None,
     ) -> None:
@@ -143,7 +148,8 @@ class Timer:
         only one contestant at a time has buffers and temporaries, because the device cannot hold those of all; there
         are no batches then. If ``frugal``, it has them during a call only, and the judge has little beside them.
         ``watch`` tells when the device is steady; without it, the device counts as warm after the warm-up calls.
-        ``is_quiet`` waits until the device does nothing, and returns False if it stays busy.
+        ``counter`` is read while calls keep the device busy. ``is_quiet`` waits until the device does nothing, and
+        returns False if it stays busy.
         """
         self._protocol = protocol
         self._clients = clients
@@ -159,6 +165,7 @@ class Timer:
         self._frugal = frugal
         self._present: Optional[WorkerClient] = None  # the one that has memory, if they take turns
         self._watch = watch
+        self._counter = counter
         self._is_quiet = is_quiet
         self._warmed_up = warmed_up
         self._reference = reference
@@ -331,6 +338,7 @@ class Timer:
         client = self._clients[name]
         with self._recording(client, plan.regime, plan.calls) as times:
             self._keep_busy(client, plan)
+            self._measure_energy(client, plan)
             times.extend(self._replay(client, plan) for _ in range(plan.samples))
 
     def _keep_busy(self, client: WorkerClient, plan: BlockPlan) -> None:
@@ -338,6 +346,21 @@ class Timer:
         left_ns = plan.lead_s * 1e9
         while left_ns > 0:
             left_ns -= max(1, client.replay(plan.calls, Stage.TIME).times.wall_ns)
+
+    def _measure_energy(self, client: WorkerClient, plan: BlockPlan) -> None:
+        """Read the energy counter while calls like those before go on, if the regime keeps the device busy."""
+        if not plan.lead_s or not self._reference.platform.IS_ACCELERATOR:
+            return
+
+        def make_calls() -> int:
+            client.replay(plan.calls, Stage.TIME)
+            return plan.calls
+
+        reading = None if self._counter is None else measure_energy(self._counter, client.name, make_calls)
+        if reading is not None:
+            self.timing.energies.append(reading)
+        elif NO_ENERGY not in self.timing.labels:
+            self.timing.labels.append(NO_ENERGY)
 
     def _replay(self, client: WorkerClient, plan: BlockPlan) -> CallTimes:
         def replay() -> CallResult:
@@ -588,6 +611,7 @@ class Timer:
     def _forget_removed(self) -> None:
         self.timing.blocks[:] = [block for block in self.timing.blocks if block.contestant in self._clients]
         self.timing.batches[:] = [block for block in self.timing.batches if block.contestant in self._clients]
+        self.timing.energies[:] = [reading for reading in self.timing.energies if reading.contestant in self._clients]
 
     def _samples(self) -> int:
         return min(len(samples_of(self.timing.blocks, name)) for name in self._main)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -16,6 +16,7 @@ from kernel_matrix.inside.judge.claims import LOW_RESOLUTION, contradiction, gap
 from kernel_matrix.inside.judge.device_memory import DeviceMemory
 from kernel_matrix.inside.judge.device_readings import DeviceReadings
 from kernel_matrix.inside.judge.earlier_cells import EarlierCells
+from kernel_matrix.inside.judge.energy_counter import counter_of
 from kernel_matrix.inside.judge.memory_blame import MemoryBlame, making_room, watching
 from kernel_matrix.inside.judge.pause import CandidatePause
 from kernel_matrix.inside.judge.quiet_device import QuietDevice
@@ -26,7 +27,7 @@ from kernel_matrix.inside.judge.verification import Verifier
 from kernel_matrix.inside.judge.warm_up import SensorWatch, watch_of
 from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.inside.phases import Phases
-from kernel_matrix.inside.platform import load_platform
+from kernel_matrix.inside.platform import EnergyCounter, load_platform
 from kernel_matrix.inside.wire import CallFailure
 from kernel_matrix.inside.worker.tracing import own
 from kernel_matrix.model.enums import InputMode, Regime, Role, Stage, Status
@@ -88,6 +89,7 @@ class WorkloadRunner:
         self._in_batches = load_platform(job.device).IS_ACCELERATOR and not job.mutates_inputs
         self._timed = False
         self._watch: Optional[SensorWatch] = None
+        self._counter: Optional[EnergyCounter] = None
         self._quiet = QuietDevice(load_platform(job.device))
         self._earlier = earlier or EarlierCells()
         self._loaded = list(self._earlier.clients)
@@ -99,13 +101,15 @@ class WorkloadRunner:
         """Labels of the session; some occur more than once."""
         self.kernels: Tuple[TracedKernel, ...] = ()
         """Kernels in the candidate's traced call, longest first."""
+        self.launches: Dict[str, int] = {}
+        """Baseline or rival → kernels that one call of it launched."""
 
     @contextmanager
     def open(self) -> Iterator[WorkloadRunner]:
         """Read the device's sensors while in this context; the candidate has not loaded its source before."""
         self._quiet.learn()
         self.memory.open()
-        with watch_of(self._job) as self._watch:
+        with watch_of(self._job) as self._watch, counter_of(self._job) as self._counter:
             yield self
 
     def run(self, spec: WorkloadSpec) -> Tuple[WorkloadReport, Optional[SessionEnded]]:
@@ -147,7 +151,7 @@ class WorkloadRunner:
         self._ask_for_peaks(state.claimed_memory_bytes)
 
     def trace(self) -> None:
-        """Trace one more call of the candidate, if it must or does define kernels of its own.
+        """Trace one more call of the candidate, if it must or does define kernels of its own, then one of each other.
 
         Raises:
             SessionEnded: ``no_own_kernel`` if one is required, kernels were seen, and none of them is its own.
@@ -160,6 +164,20 @@ class WorkloadRunner:
             self._look_for_own_kernels(self._last)
         except SessionEnded as found:
             raise (found.once_timed() if self._timed else found) from None
+        if self.kernels:
+            self._count_launches(self._last)
+
+    def _count_launches(self, last: WorkloadState) -> None:
+        """Count the kernels that one call of the baseline and of each rival launches, unless an earlier cell has."""
+        known = self._earlier.facts(last.spec.name).launches
+        for name, client in self._clients.items():
+            if client.role is Role.CANDIDATE:
+                continue
+            if name not in known:
+                with suppress(SessionEnded):  # everything is timed, and a call that fails now has no launches
+                    known[name] = sum(launches for _name, launches, _ns in self._traced(client, last))
+            if known.get(name):
+                self.launches[name] = known[name]
 
     def _look_for_own_kernels(self, last: WorkloadState) -> None:
         seen = self._traced(self._candidate, last)
@@ -325,6 +343,7 @@ class WorkloadRunner:
             takes_turns=self._takes_turns(reference),
             frugal=state.verifier.is_frugal,
             watch=self._watch,
+            counter=self._counter,
             is_quiet=self._quiet.wait,
             warmed_up=self._warmed_up,
         )
@@ -438,6 +457,7 @@ class WorkloadState:
             trials=tuple(verifier.trials),
             blocks=tuple(timing.blocks),
             batches=tuple(timing.batches),
+            energies=tuple(timing.energies),
             warmup_calls=timing.warmup_calls,
             flush_bytes=flush_bytes,
             inputs=timing.inputs,

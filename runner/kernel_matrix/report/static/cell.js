@@ -20,6 +20,8 @@ function cellPage(row) {
   const ok = get('fault') === 'none';
   const interval = get('speedup_low') === null ? 'no interval: one session' : `95 % interval ${times(get('speedup_low'))} to ${times(get('speedup_high'))}`;
   const known = (value, said) => (value === null ? null : said(value));
+  const millijoules = (value) => `${plain(value * 1000)} mJ`;
+  const energyInterval = get('energy_ratio_low') === null ? 'no interval: one session' : `95 % interval ${times(get('energy_ratio_low'))} to ${times(get('energy_ratio_high'))}`;
   const mebibytes = (value) => `${plain(value / 2 ** 20)} MiB`;
   return [
     h('p', {}, h('a', { href: '#cells' }, '← all cells')),
@@ -40,6 +42,8 @@ function cellPage(row) {
         ['Bandwidth', known(get('gbytes_per_s'), (v) => `${plain(v)} GB/s`)], ['Share of the roof', known(get('share_of_peak'), (v) => `${percent(v)}${get('bound') ? `, ${get('bound')} bound` : ''}`)],
         ['Error, of tolerance', known(get('worst_error_ratio'), plain)], ['Compile time', known(get('compile_s'), (v) => `${plain(v)} s`)], ['Whole time', known(get('total_s'), (v) => `${plain(v)} s`)],
         ['Memory, candidate', known(get('candidate_memory_bytes'), mebibytes)], ['Memory, baseline', known(get('baseline_memory_bytes'), mebibytes)],
+        ['Energy per call, candidate', known(get('candidate_joules_per_call'), millijoules)], ['Energy per call, baseline', known(get('baseline_joules_per_call'), millijoules)],
+        ['Baseline ÷ candidate, energy', known(get('energy_ratio_mean'), (v) => `${times(v)}, ${energyInterval}`)], ['Work per joule', known(get('flops_per_joule'), (v) => `${plain(v / 1e9)} GFLOP/J`)],
         ['Registers', known(get('registers_max'), plain)], ['Spills', known(get('spill_bytes_max'), (v) => `${plain(v)} bytes`)],
       ])),
       h('div', { class: 'block' }, h('h3', {}, 'Where'), facts([
@@ -53,6 +57,7 @@ function cellPage(row) {
         ['Method', get('origin_method')], ['Model', get('origin_model')], ['Round', known(get('origin_round'), plain)], ['Tier', get('tier')], ['Declared to end', get('expect')],
         ['Lines of code', known(get('code_lines'), plain)], ['Largest complexity (Python)', known(get('code_complexity'), plain)], ['Maintainability (Python)', known(get('code_maintainability'), (v) => `${plain(v)} of 100`)],
         ['Kernels launched per call', known(get('launches_per_call'), plain)],
+        ['… by the reference', known(get('eager_launches'), plain)], ['… by torch.compile', known(get('compile_launches'), plain)],
       ]))),
     notesOf(get('labels'), 'Labels', data.labels), notesOf(get('findings'), 'Findings in the source', {}), notesOf(get('warnings'), 'Warnings', {}),
     ...samplesOf(row), ...looksOf(row), elsewhere(row),

@@ -52,3 +52,16 @@ def test_a_function_that_an_old_nvml_lacks_is_named(driver):
     program += "try: nvml._call(ctypes.CDLL(nvml.LIBRARY), 'nvmlTomorrow')\n"
     program += "except nvml.SensorError as error: print(json.dumps(str(error)))"
     assert driver.ask(program) == "this NVML has no nvmlTomorrow"
+
+
+READ_ENERGY = READ.replace("sensors_of", "energy_counter_of")
+
+
+def test_energy_is_read_from_the_gpu_with_uuid(driver):
+    driver.set({**H200, "uuid": "GPU-1", "energy": 1}, {**H200, "energy": 5_000_000_001})
+    assert driver.ask(READ_ENERGY) == 5_000_000_001
+
+
+def test_a_gpu_without_energy_counter_says_so_at_once(driver):
+    driver.set({**H200, "energy": "!3"})
+    assert driver.ask(READ_ENERGY) == "nvmlDeviceGetTotalEnergyConsumption failed with NVML error 3"

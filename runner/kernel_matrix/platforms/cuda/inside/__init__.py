@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from kernel_matrix.inside.platform import Activity, DeviceHealth, Sensors
+from kernel_matrix.inside.platform import Activity, DeviceHealth, EnergyCounter, Sensors
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.build.call_forms import CallForm, CompiledAhead, CompileTarget
@@ -192,6 +192,15 @@ def sensors(uuid: str) -> Iterator[Sensors]:
     from kernel_matrix.platforms.cuda.inside.nvml import sensors_of
 
     with sensors_of(uuid) as opened:
+        yield opened
+
+
+@contextmanager
+def energy_counter(uuid: str) -> Iterator[EnergyCounter]:
+    """Open the energy counter of NVML, which GPUs have since Volta."""
+    from kernel_matrix.platforms.cuda.inside.nvml import energy_counter_of
+
+    with energy_counter_of(uuid) as opened:
         yield opened
 
 
