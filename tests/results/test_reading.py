@@ -1,20 +1,24 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernel_matrix.json_schemas import load_schema
 from kernel_matrix.results.columns import SampleColumns, TableRows
 from kernel_matrix.results.reading import (
     RecordRefusedError,
     Rejection,
     RejectionReason,
+    is_valid,
     read_record,
     read_run,
     try_record,
@@ -54,6 +58,20 @@ def changed(*keys: str | int, to: Any) -> dict[str, Any]:
         place = place[key]
     place[keys[-1]] = to
     return made
+
+
+LIMITS = (0.0, 1.0, 1e6, float(2**63), 1e30, 1e300)
+
+
+@pytest.mark.parametrize("field", ["flops", "temperature_c"])
+@pytest.mark.parametrize("limit", [sign * limit for limit in LIMITS for sign in (1, -1)])
+def test_limits_are_those_of_the_schema_file(field: str, limit: float) -> None:
+    judge = jsonschema.Draft202012Validator(load_schema("record"))
+    workload = ("sessions", 0, "workloads", 0)
+    place = (*workload, field) if field == "flops" else (*workload, "blocks", 0, field)
+    for value in (math.nextafter(limit, -math.inf), limit, math.nextafter(limit, math.inf), int(limit)):
+        made = changed(*place, to=value)
+        assert is_valid("record", made) is judge.is_valid(made), value
 
 
 def test_a_valid_record_is_read(tmp_path: Path) -> None:
