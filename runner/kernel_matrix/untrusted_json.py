@@ -210,8 +210,9 @@ def _read_regular(descriptor: int, max_bytes: int, *, own: bool) -> bytes:
         raise UntrustedJsonError(
             f"is larger than {limit}: {info.st_size} of at most {max_bytes} bytes", JsonFault.TOO_LARGE
         )
-    with open(descriptor, "rb", closefd=False) as file:
-        data = file.read(info.st_size + 1)
+    data = b""
+    while len(data) <= info.st_size and (piece := os.read(descriptor, info.st_size + 1 - len(data))):
+        data += piece
     if len(data) != info.st_size:
         raise UntrustedJsonError("changed while it was read", JsonFault.UNREADABLE)
     return data

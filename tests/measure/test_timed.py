@@ -17,7 +17,7 @@ GONE = ((0, "throttled: hw_thermal"),)
 )
 def test_report_and_document_say_the_same(read):
     times = read(workload(blocks=every_block()))
-    assert times.device_ns(CANDIDATE) == [100, 101, 99, 100, 100]
+    assert times.device_ns(CANDIDATE) == [99, 100, 100, 100, 101]
     assert times.wall_ns(EAGER) == [210, 220, 200, 210, 210, 210]
     assert times.device_ns("compile") == [150, 160]
     assert times.device_ns(CANDIDATE, "warm") == [90, 91]

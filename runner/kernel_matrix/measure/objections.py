@@ -25,9 +25,7 @@ def object_to_calls(sessions: Sequence[WorkloadTimes]) -> tuple[VerdictReason, f
 
     The figure is that of the worse contestant, and its median over sessions.
     """
-    calls = [
-        [sorted(times.device_ns(name)) for name in (CANDIDATE, EAGER)] for times in sessions if not times.in_batches()
-    ]
+    calls = [[times.device_ns(name) for name in (CANDIDATE, EAGER)] for times in sessions if not times.in_batches()]
     if 2 * len(calls) <= len(sessions):
         return None
     fewest = median(min(map(len, sides)) for sides in calls)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from operator import sub
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernel_matrix.inside.batch_times import MedianInterval, call_times, median_interval
 from kernel_matrix.model.enums import Implementation, Regime, Role
@@ -22,8 +21,7 @@ _NAMES = {Role.CANDIDATE.value: CANDIDATE, Role.BASELINE.value: EAGER}
 """Role → contestant, for older records, which name only the role."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimedBlock:
+class TimedBlock(NamedTuple):
     """A run of calls of one contestant: times of the samples that were not discarded, in nanoseconds."""
 
     contestant: str
@@ -59,6 +57,8 @@ class WorkloadTimes:
         self._device_ns: dict[tuple[str, str], list[int]] = {}
         self._medians: dict[tuple[str, str], float | None] = {}
         self._batch_times: dict[str, Sequence[float]] = {}
+        self._batch_medians: dict[str, MedianInterval | None] = {}
+        self._in_batches: dict[str, bool] = {}
 
     @classmethod
     def of_report(cls, workload: WorkloadReport) -> WorkloadTimes:
@@ -75,12 +75,13 @@ class WorkloadTimes:
         return cls(map(_from_mapping, workload["blocks"]), clocks.get("bound_ns"), batches)
 
     def device_ns(self, contestant: str, regime: str = COLD) -> Sequence[int]:
-        """Return the device time of each call, as the contestant's worker claims it."""
+        """Return the device time of each call, as the contestant's worker claims it, in ascending order."""
         key = (contestant, regime)
         if key not in self._blocks:
             return ()
         if key not in self._device_ns:
-            self._device_ns[key] = list(chain.from_iterable(block.device_ns for block in self._blocks[key]))
+            # Sorted once: medians, quartiles and ticks all sort, which costs little for sorted numbers.
+            self._device_ns[key] = sorted(chain.from_iterable(block.device_ns for block in self._blocks[key]))
         return self._device_ns[key]
 
     def wall_ns(self, contestant: str, regime: str = COLD) -> Sequence[int]:
@@ -110,8 +111,10 @@ class WorkloadTimes:
 
     def batches(self, contestant: str) -> MedianInterval | None:
         """Return the time of one call in batches by the judge's clock alone; None where there are none."""
-        times = self._call_times(contestant)
-        return median_interval(times) if times else None
+        if contestant not in self._batch_medians:
+            times = self._call_times(contestant)
+            self._batch_medians[contestant] = median_interval(times) if times else None
+        return self._batch_medians[contestant]
 
     def in_batches(self, against: str = EAGER) -> bool:
         """Return True if batches compare the candidate with ``against``.
@@ -119,9 +122,12 @@ class WorkloadTimes:
         Both sides' times need an interval, and the outputs of both must lie in the judge's memory, or of neither: else
         one side's time holds copies of outputs, and the other's does not.
         """
-        sides = (CANDIDATE, against)
-        known = all((found := self.batches(name)) and math.isfinite(found.high) and found.low > 0 for name in sides)
-        return known and len({block.in_place for block in self._kept_batches if block.contestant in sides}) == 1
+        if against not in self._in_batches:
+            sides = (CANDIDATE, against)
+            known = all((found := self.batches(name)) and math.isfinite(found.high) and found.low > 0 for name in sides)
+            in_place = {block.in_place for block in self._kept_batches if block.contestant in sides}
+            self._in_batches[against] = known and len(in_place) == 1
+        return self._in_batches[against]
 
     def speedup(self, against: str = EAGER) -> float | None:
         """Compute the time of ``against`` ÷ the candidate's, at most what the judge's own clock allows.
@@ -182,6 +188,8 @@ class WorkloadTimes:
         return [0.0 if block.discarded else median(islice(times, len(block.calls))) for block in blocks]
 
     def _call_times(self, contestant: str) -> Sequence[float]:
+        if not self._kept_batches:
+            return ()
         if contestant not in self._batch_times:
             self._batch_times[contestant] = call_times(self._kept_batches, contestant, EAGER)
         return self._batch_times[contestant]
@@ -198,8 +206,8 @@ def contestant_of(block: Mapping[str, Any]) -> str:
 
 def grain_ns(samples: Iterable[int]) -> int:
     """Return the smallest step between two samples: an upper bound of the clock's tick. 0 if all are equal."""
-    ordered = sorted(set(samples))
-    return min(map(sub, ordered[1:], ordered), default=0)
+    ordered = sorted(samples)
+    return min(filter(None, map(sub, ordered[1:], ordered)), default=0)
 
 
 def _from_block(block: Block) -> TimedBlock:
@@ -208,8 +216,8 @@ def _from_block(block: Block) -> TimedBlock:
 
 
 def _from_mapping(block: Mapping[str, Any]) -> TimedBlock:
-    device_ns, wall_ns = (_kept(block[name], block["discarded"]) for name in ("device_ns", "wall_ns"))
-    return TimedBlock(contestant_of(block), block.get("regime", COLD), device_ns, wall_ns)
+    name, regime, discarded = contestant_of(block), block.get("regime", COLD), block["discarded"]
+    return TimedBlock(name, regime, _kept(block["device_ns"], discarded), _kept(block["wall_ns"], discarded))
 
 
 def _kept(times: Sequence[int], discarded: Sequence[Sequence[Any]]) -> Sequence[int]:

@@ -211,6 +211,6 @@ def _relative_grain(sessions: Sequence[WorkloadTimes]) -> float:
     claimed = [times for times in sessions if not times.in_batches()]
     shares = [0.0]
     for name in (CANDIDATE, EAGER) if claimed else ():
-        samples = sorted(chain.from_iterable(times.device_ns(name) for times in claimed))  # sorted once for both
+        samples = sorted(chain.from_iterable(times.device_ns(name) for times in claimed))
         shares.append(grain_ns(samples) / median(samples))
     return max(shares)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from kernel_matrix.measure.timed import COLD, contestant_of
@@ -20,22 +20,21 @@ class TableRows:
 
     def __init__(self, schema: Mapping[str, pl.DataType]) -> None:
         self._schema = schema
-        self._empty: Row = dict.fromkeys(schema)
-        self._values = itemgetter(*schema)
-        # Tuples of plain values are cheap for the garbage collector, dictionaries are not.
-        self._rows: list[tuple[Any, ...]] = []
+        self._columns: dict[str, list[Any]] = {name: [] for name in schema}
+        self._length = 0
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._length
 
     def append(self, row: Row) -> None:
         """Add ``row``."""
-        self._rows.append(self._values(self._empty | row))
+        for name, column in self._columns.items():
+            column.append(row.get(name))
+        self._length += 1
 
     def frame(self) -> pl.DataFrame:
         """Return the rows so far as a table with exactly the schema."""
-        columns = zip(*self._rows, strict=True) if self._rows else ((),) * len(self._schema)
-        return frame(dict(zip(self._schema, columns, strict=True)), self._schema)
+        return frame(self._columns, self._schema)
 
 
 _PER_BLOCK = (
@@ -47,7 +46,7 @@ _PER_BLOCK = (
 
 
 class SampleColumns:
-    """Samples of many records as flat columns, filled block by block."""
+    """Samples of many records as flat columns, filled workload by workload."""
 
     def __init__(self) -> None:
         self._blocks: dict[str, list[Any]] = {name: [] for name in _PER_BLOCK}
@@ -63,29 +62,37 @@ class SampleColumns:
         """Append every sample of ``record``, whose number within the tables is ``key``."""
         for session in record["sessions"]:
             for workload in session["workloads"]:
-                for block in workload["blocks"]:
-                    self._add_block((key, session["session"], workload["name"]), block)
+                if workload["blocks"]:
+                    self._add_blocks((key, session["session"], workload["name"]), workload["blocks"])
 
-    def _add_block(self, where: Sequence[Any], block: Mapping[str, Any]) -> None:
-        for index, cause in block["discarded"]:
-            self._discarded[len(self) + int(index)] = cause
-        whose = (block["role"], contestant_of(block), block.get("regime", COLD), block.get("calls_per_sample", 1))
-        when = (block["index"], block["started_ns"], block["ended_ns"], block.get("sm_clock_mhz"))
-        for column, value in zip(self._blocks.values(), (*where, *whose, *when), strict=True):
-            column.append(value)
-        self._calls.append(len(block["device_ns"]))
-        self._device_ns.extend(whole(block["device_ns"]))
-        self._wall_ns.extend(whole(block["wall_ns"]))
+    def _add_blocks(self, where: Sequence[Any], blocks: Sequence[Mapping[str, Any]]) -> None:
+        rows: list[tuple[Any, ...]] = []
+        device_ns: list[int] = []
+        wall_ns: list[int] = []
+        for block in blocks:
+            for index, cause in block["discarded"]:
+                self._discarded[len(self) + len(device_ns) + int(index)] = cause
+            whose = (block["role"], contestant_of(block), block.get("regime", COLD), block.get("calls_per_sample", 1))
+            when = (block["index"], block["started_ns"], block["ended_ns"], block.get("sm_clock_mhz"))
+            rows.append((*where, *whose, *when))
+            self._calls.append(len(block["device_ns"]))
+            device_ns += block["device_ns"]
+            wall_ns += block["wall_ns"]
+        for name, values in zip(self._blocks, zip(*rows, strict=True), strict=True):
+            self._blocks[name] += values
+        self._device_ns.extend(whole(device_ns))
+        self._wall_ns.extend(whole(wall_ns))
 
     def frame(self) -> pl.DataFrame:
         """Return the samples so far as a table with the schema :data:`~kernel_matrix.results.schema.SAMPLES`."""
         calls = pl.Series("index", self._calls, dtype=pl.Int32)
         per_block = frame(self._blocks, {name: SAMPLES[name] for name in self._blocks})
+        discarded = pl.repeat(None, len(self), dtype=pl.String, eager=True)
         repeated = per_block.with_columns(pl.int_ranges(calls, dtype=pl.Int32).alias("index")).explode("index")
         filled = repeated.filter(pl.col("index").is_not_null()).with_columns(
-            pl.Series("device_ns", self._device_ns, dtype=pl.Int64),
-            pl.Series("wall_ns", self._wall_ns, dtype=pl.Int64),
-            pl.Series("discarded", map(self._discarded.get, range(len(self))), dtype=pl.String),
+            pl.Series("device_ns", np.asarray(self._device_ns)),
+            pl.Series("wall_ns", np.asarray(self._wall_ns)),
+            discarded.scatter(list(self._discarded), list(self._discarded.values())).alias("discarded"),
         )
         return filled.select(list(SAMPLES))
 

@@ -36,6 +36,7 @@ Document = dict[str, Any]
 
 _ROLES = {CANDIDATE: Role.CANDIDATE.value, EAGER: Role.BASELINE.value}
 """Contestant → role; all others are rivals."""
+_RIVAL = Role.RIVAL.value
 
 
 class RejectionReason(str, Enum):
@@ -286,43 +287,41 @@ def _check_session(session: Mapping[str, Any], cell_id: str) -> int:
     for probe in session.get("clock_probes", ()):
         _check_ascending(f"{where}: clock probe", (probe["started_ns"], probe["ended_ns"]))
         _check_ascending(f"{where}: clock probe", (probe["low_mhz"], probe["sm_mhz"], probe["high_mhz"]))
-    discarded = 0
     for workload in session["workloads"]:
         for block in workload["blocks"]:
-            _check_block(f"{where}, workload {workload['name']}, block {block['index']}", block)
-            discarded += len(block["discarded"])
-        discarded += sum(len(block["calls"]) for block in workload.get("batches", ()) if block.get("discarded"))
+            if fault := _fault_of_block(block):
+                block_name = f"{where}, workload {workload['name']}, block {block['index']}"
+                raise RecordRefusedError(RejectionReason.INCONSISTENT, f"{block_name}: {fault}")
         for reading in workload.get("energies", ()):
             what = f"{where}, workload {workload['name']}: energy"
             _check_ascending(what, (reading["started_ns"], reading["ended_ns"]))
             _check_ascending(what, (reading["shortest_ns"], reading["longest_ns"]))
-    return discarded
+    return sum(map(_discarded, session["workloads"]))
 
 
-def _check_block(where: str, block: Mapping[str, Any]) -> None:
+def _discarded(workload: Mapping[str, Any]) -> int:
+    """Count the samples of a workload that are discarded: single calls and batches."""
+    batches = sum(len(block["calls"]) for block in workload.get("batches", ()) if block.get("discarded"))
+    return batches + sum(len(block["discarded"]) for block in workload["blocks"])
+
+
+def _fault_of_block(block: Mapping[str, Any]) -> str | None:
+    """Return how ``block`` contradicts itself, or ``None``."""
     calls = len(block["device_ns"])
     if calls != len(block["wall_ns"]):
-        raise RecordRefusedError(
-            RejectionReason.INCONSISTENT, f"{where}: {calls} device times and {len(block['wall_ns'])} wall times"
-        )
+        return f"{calls} device times and {len(block['wall_ns'])} wall times"
     if block["ended_ns"] < block["started_ns"]:
-        raise RecordRefusedError(RejectionReason.INCONSISTENT, f"{where}: ended before it started")
-    _check_contestant(where, block["role"], block.get("contestant", ""))
-    if not block["discarded"]:
-        return
+        return "ended before it started"
+    # A rival must be named, because there may be several.
+    role, contestant = block["role"], block.get("contestant", "")
+    if contestant and role != _ROLES.get(contestant, _RIVAL):
+        return f"{contestant} is timed as {role}"
+    if not contestant and role == _RIVAL:
+        return "nothing says which rival it is of"
     indices = [index for index, _cause in block["discarded"]]
-    if max(indices) >= calls:
-        raise RecordRefusedError(RejectionReason.INCONSISTENT, f"{where}: discards sample {max(indices)} of {calls}")
-    _check_unique(f"{where}: a discarded sample", indices)
-
-
-def _check_contestant(where: str, role: str, contestant: str) -> None:
-    """Check that the role fits the contestant; a rival must be named, because there may be several."""
-    expected = _ROLES.get(contestant, Role.RIVAL.value)
-    if contestant and role != expected:
-        raise RecordRefusedError(RejectionReason.INCONSISTENT, f"{where}: {contestant} is timed as {role}")
-    if not contestant and role == Role.RIVAL.value:
-        raise RecordRefusedError(RejectionReason.INCONSISTENT, f"{where}: nothing says which rival it is of")
+    if max(indices, default=-1) >= calls:
+        return f"discards sample {max(indices)} of {calls}"
+    return "a discarded sample appears twice" if len(set(indices)) != len(indices) else None
 
 
 def _check_telemetry(telemetry: Mapping[str, Any], stem: str, discarded: int) -> None:
