@@ -66,7 +66,7 @@ def test_trust_is_counted_over_what_was_timed_best_first():
     assert seen.trust["Clocks"] == [("locked", 1, 0), ("unlocked", 1, 1)]
 
 
-def test_the_row_for_all_is_what_scoring_all_at_once_gives():
+def test_score_gpus_gives_what_the_question_scores_answers():
     rows = [
         timed
         for n in range(7)
@@ -74,11 +74,14 @@ def test_the_row_for_all_is_what_scoring_all_at_once_gives():
     ]
     rows += [failed(gpu="a", candidate="x"), cell(gpu="b", candidate="y", status="gpu_busy", fault="infra")]
     rows += [failed(gpu="c", candidate="only", status="compile_error")]
+    rows += [failed(gpu="a", candidate="control", expect="incorrect_values")]
     made = tables(rows)
-    wanted = ask("scores", made, QuestionOptions(thresholds=THRESHOLDS))[0].table
-    found = score_gpus(made).row(-1, named=True)
+    by_gpu, together = (
+        ask("scores", made, QuestionOptions(by=by, thresholds=THRESHOLDS))[0].table for by in (("gpu",), ())
+    )
+    found = score_gpus(made)
     for name in ("cells", "counted", "timed", "compile_rate", "correct_rate", "fast_1.5", "speedup", "share_slower"):
-        assert found[name] == pytest.approx(wanted[name].item()), name
+        assert found[name].to_list() == pytest.approx([*by_gpu[name], together[name].item()]), name
 
 
 @pytest.mark.parametrize("gpus", [("h200",), ("h200", "h100")])

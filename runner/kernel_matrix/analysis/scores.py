@@ -95,10 +95,7 @@ def scores(tables: Tables, request: QuestionOptions) -> list[Answer]:
     _check(request)
     everything = _scope(tables, request)
     all_cells = _cells(everything)
-    if "kind" in request.by:
-        scope, cells = everything, all_cells
-    else:
-        scope, cells = replace(everything, rows=ordinary(everything.rows)), ordinary(all_cells)
+    scope, cells = (everything, all_cells) if "kind" in request.by else _without_controls(everything, all_cells)
     samples = _samples(scope, cells)
     rates = _rates(scope, cells)
     if cells.height < all_cells.height:
@@ -112,6 +109,23 @@ def scores(tables: Tables, request: QuestionOptions) -> list[Answer]:
         _energy(scope, tables),
         _apart(all_cells),
     ]
+
+
+def rate_gpus(tables: Tables, thresholds: Sequence[float]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Compute the table ``scores`` by GPU and for all GPUs together, from the same cells.
+
+    Raises:
+        NothingSelectedError: The tables hold no cell.
+    """
+    everything = _scope(tables, QuestionOptions(by=("gpu",), thresholds=tuple(thresholds)))
+    scope, cells = _without_controls(everything, _cells(everything))
+    one_slice = pl.lit(ALL).alias(SLICE)
+    together = replace(scope, rows=scope.rows.with_columns(one_slice), by=[SLICE])
+    return _rates(scope, cells).table, _rates(together, cells.with_columns(one_slice)).table
+
+
+def _without_controls(scope: _Scope, cells: pl.DataFrame) -> tuple[_Scope, pl.DataFrame]:
+    return replace(scope, rows=ordinary(scope.rows)), ordinary(cells)
 
 
 def _check(request: QuestionOptions) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from kernel_matrix.analysis.outcomes import ended_as_declared, ordinary
-from kernel_matrix.analysis.questions import QuestionOptions, ask
+from kernel_matrix.analysis.scores import rate_gpus
 from kernel_matrix.analysis.sentences import listed
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.model.enums import Fault, Grade, Status
@@ -87,16 +87,10 @@ def _apart(outcomes: pl.DataFrame) -> list[tuple[str, int, int]]:
 
 def score_gpus(tables: Tables) -> pl.DataFrame:
     """Score each GPU, and all GPUs together, in a row ``all``, where there are several."""
-    scored = [_scored(tables, ("gpu",))]
-    if scored[0].height > 1:
-        scored.append(_scored(tables, ()).with_columns(gpu=pl.lit("all")).select(scored[0].columns))
-    return pl.concat(scored, how="vertical_relaxed")
-
-
-def _scored(tables: Tables, by: tuple[str, ...]) -> pl.DataFrame:
-    found = ask("scores", tables, QuestionOptions(by=by, thresholds=THRESHOLDS, draws=(1,)))
-    columns = (*by, "cells", "counted", "timed", *_OF_COUNTED, "speedup", "share_faster", "share_slower")
-    return next(answer.table for answer in found if answer.name == "scores").select(columns)
+    by_gpu, together = rate_gpus(tables, THRESHOLDS)
+    scored = [by_gpu, together.with_columns(gpu=pl.lit("all"))] if by_gpu.height > 1 else [by_gpu]
+    columns = ("gpu", "cells", "counted", "timed", *_OF_COUNTED, "speedup", "share_faster", "share_slower")
+    return pl.concat([table.select(columns) for table in scored], how="vertical_relaxed")
 
 
 _OF_COUNTED: Final = ("compile_rate", "correct_rate", *(f"fast_{p:g}" for p in THRESHOLDS))
