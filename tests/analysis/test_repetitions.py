@@ -37,9 +37,9 @@ def groups(truth, noise, count=500):
 def test_winners_of_repetitions_are_as_likely_as_chance(truth, wanted):
     log_ns, variance, group = groups(truth, 0.01)
     start = np.flatnonzero(np.diff(group, prepend=-1))
-    assert repeated_winners(log_ns, variance, start, group).mean() == pytest.approx(wanted, abs=0.03)
+    assert repeated_winners(log_ns[None], variance[None], start, group).mean() == pytest.approx(wanted, abs=0.03)
     variance[0] = np.nan
-    assert np.isnan(repeated_winners(log_ns, variance, start, group)).sum() == 1
+    assert np.isnan(repeated_winners(log_ns[None], variance[None], start, group)).sum() == 1
 
 
 @pytest.mark.parametrize(("truth", "shown"), [(np.zeros(5), False), (np.array([0.0, 0.04, 0.0, 0.0, 0.0]), True)])

@@ -74,7 +74,14 @@ class NoisyTimes:
     """Degrees of freedom of each variance."""
 
 
-def fastest(times: NoisyTimes, group: Places, share: float = CHOSEN) -> Fastest:
+def fastest(
+    times: NoisyTimes,
+    group: Places,
+    share: float = CHOSEN,
+    *,
+    of: Places | None = None,
+    order: Places | None = None,
+) -> Fastest:
     """Find the fastest of each group.
 
     Where the noise of a time is not known, the best time of its group is the least one.
@@ -83,11 +90,13 @@ def fastest(times: NoisyTimes, group: Places, share: float = CHOSEN) -> Fastest:
         times: The candidates' times.
         group: Number of each candidate's group, from 0.
         share: Share of the correction for the choice: :data:`CHOSEN` or :data:`LEAST`.
+        of: A candidate of each group; the distances of others may be left out, as NaN. None: all distances are needed.
+        order: The candidates by group and time, if that is known.
     """
     log_ns, groups = times.log_ns, int(group.max()) + 1 if group.size else 0
     per_candidate, per_group = np.full((4, log_ns.size), np.nan), np.full((4, groups), np.nan)
-    timed = np.flatnonzero(~np.isnan(log_ns))
-    order = timed[np.lexsort((log_ns[timed], group[timed]))]
+    order = np.lexsort((log_ns, group)) if order is None else order
+    order = order[~np.isnan(log_ns[order])]
     start = np.flatnonzero(np.diff(group[order], prepend=-1))
     size = np.diff(start, append=order.size)
     if order.size:
@@ -99,8 +108,11 @@ def fastest(times: NoisyTimes, group: Places, share: float = CHOSEN) -> Fastest:
             rows, first = order[places], order[start[some]]
             relative = log_ns[rows] - log_ns[first, None]
             one = _Contenders(relative, variance[places], degrees[places], share)
-            per_candidate[:, rows], per_group[:, group[first]] = one.distances()
+            per_group[:, group[first]] = one.best
             per_group[0, group[first]] += log_ns[first]
+            wanted = range(count) if of is None else (np.argmax(rows == of[group[first], None], axis=1),)
+            for columns in wanted:
+                per_candidate[:, rows[np.arange(len(rows)), columns]] = one.distance(columns)
         late = np.arange(order.size) - np.repeat(start, size) >= _CONTENDERS
         rows, best = order[late], per_group[:, group[order[late]]]
         per_candidate[:, rows] = _distance(log_ns[rows], variance[late], degrees[late], best)
@@ -133,48 +145,42 @@ def _distance(time: Array, variance: Array, degrees: Array, best: Array) -> Arra
         return np.stack([time - best[0], total, total**2 / (variance**2 / degrees + best[2]), best[3]])
 
 
-@dataclass(frozen=True, slots=True)
 class _Contenders:
     """The fastest candidates of groups of one size; arrays of the shape (groups, candidates)."""
 
-    time: Array
-    """Logarithms of times, relative to the least of the group; ascending."""
-    variance: Array
-    degrees: Array
-    share: float
-
-    def distances(self) -> tuple[Array, Array]:
-        """Compute each one's distance to the best of the others, (4, groups, candidates), and the best, (4, groups)."""
-        noise = self.variance * _few(self.degrees)
-        scale = _scale(self.time, noise)
+    def __init__(self, time: Array, variance: Array, degrees: Array, share: float) -> None:
+        """Prepare them; ``time`` are logarithms, relative to the least of the group and ascending."""
+        self._time, self._variance, self._degrees, self._share = time, variance, degrees, share
+        self._noise = variance * _few(degrees)
+        self._scale = _scale(time, self._noise)
         # E exp(−y/s) = exp(−θ/s + σ²/2s²): without the second term, noisy candidates would be taken for fast ones.
-        scores = -self.time / scale - noise / (2 * scale**2)
-        weights, of_all = self._best(scores, scale, noise)
-        behind = np.empty((4, *self.time.shape))
-        for column in range(self.time.shape[1]):
-            best = of_all
-            if self.time.shape[1] > 1 and weights[:, column].max() > _LIKELY:
-                others = scores.copy()
-                others[:, column] = -np.inf
-                _, best = self._best(others, scale, noise)
-            time, variance, degrees = (each[:, column] for each in (self.time, self.variance, self.degrees))
-            behind[:, :, column] = _distance(time, variance, degrees, best)
-        return behind, of_all
+        self._scores = -time / self._scale - self._noise / (2 * self._scale**2)
+        self._weights, self.best = self._best(self._scores)
 
-    def _best(self, scores: Array, scale: Array, noise: Array) -> tuple[Array, Array]:
+    def distance(self, columns: Places | int) -> Array:
+        """Compute the distance of one candidate of each group to the best of the others, as in :func:`_distance`."""
+        at, best = np.arange(len(self._time)), self.best
+        if self._time.shape[1] > 1 and self._weights[at, columns].max() > _LIKELY:
+            others = self._scores.copy()
+            others[at, columns] = -np.inf
+            _, best = self._best(others)
+        time, variance, degrees = (each[at, columns] for each in (self._time, self._variance, self._degrees))
+        return _distance(time, variance, degrees, best)
+
+    def _best(self, scores: Array) -> tuple[Array, Array]:
         """Return the weights, and the best time as in :func:`_distance`; −∞ is the score of one that is left out."""
-        q = _weights(scores)
-        mean = (q * self.time).sum(axis=1, keepdims=True)
-        best = mean[:, 0] + self.share * (noise * q * (1 - q) / scale).sum(axis=1)
+        q, noise, scale = _weights(scores), self._noise, self._scale
+        mean = (q * self._time).sum(axis=1, keepdims=True)
+        best = mean[:, 0] + self._share * (noise * q * (1 - q) / scale).sum(axis=1)
         changes = noise * (1 - 2 * q)
         changes -= (q * changes).sum(axis=1, keepdims=True)
-        slope = 1 - (self.time - mean) / scale - self.share * changes / scale**2
+        slope = 1 - (self._time - mean) / scale - self._share * changes / scale**2
         parts = noise * q**2 * np.abs(slope) ** _SLOPE
         total = parts.sum(axis=1)
         noisy = (noise > (_NOISIER * scale / _SOFTNESS) ** 2) & ~np.isneginf(scores)
-        faster = best - np.where(noisy, self.time - np.sqrt(noise), np.inf).min(axis=1)
+        faster = best - np.where(noisy, self._time - np.sqrt(noise), np.inf).min(axis=1)
         doubtful = faster > _DOUBTFUL * np.sqrt(total)
-        return q, np.stack([best, total, (parts**2 / self.degrees).sum(axis=1), doubtful])
+        return q, np.stack([best, total, (parts**2 / self._degrees).sum(axis=1), doubtful])
 
 
 def _few(degrees: Array) -> Array:

@@ -8,10 +8,11 @@ a time is unknown, two candidates are tied if they differ by no more than the ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import polars as pl
@@ -44,6 +45,8 @@ from kernel_matrix.errors import UsageError
 MOST_RIVALS: Final = 50
 """Candidates of one group whose pairs are ordered; of more, a random subset of this size."""
 
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 _GROUP: Final = ("problem", "dtype", "workload")
 _SEED: Final = 20_160_907
 """Fixed, so that the same tables give the same answer."""
@@ -72,6 +75,8 @@ class _Side:
     degrees: Floats
     """Degrees of freedom of ``variance``."""
     failed: Truths
+    order: Places
+    """Rows of each group by their times."""
 
 
 def ranks(tables: Tables, request: QuestionOptions) -> list[Answer]:
@@ -90,8 +95,8 @@ def ranks(tables: Tables, request: QuestionOptions) -> list[Answer]:
     group = _GROUP if one_toolchain_per_gpu(here) else (*_GROUP, "toolchain")
     rivals = here.filter(pl.col("candidate").n_unique().over(group) > 1)
     field, facts = _field(rivals, gpus, group), _facts(rivals, group, by)
-    pairs, too_large = _pairs(field)
-    notes = [*found.notes, *nameless, *_notes(field, facts, gpus, request), *_left_out(too_large)]
+    pairs = _pairs(field)
+    notes = [*found.notes, *nameless, *_notes(field, facts, gpus, request), *_left_out(pairs.too_large)]
     platforms = _platforms(field, pairs, request.margin)
     notes += _without_order(platforms, np.arange(facts.height))
     rows, costs = _compared(field, facts, pairs, platforms, list(_slice_members(facts, by)))
@@ -147,59 +152,96 @@ def _slice_members(facts: pl.DataFrame, by: Sequence[str]) -> Iterator[tuple[Map
         yield dict(zip(by, values, strict=True)), part["_group"].to_numpy().astype(np.intp)
 
 
-def _sides(wide: FoldedTable) -> list[_Side]:
+def _sides(field: _Field) -> list[_Side]:
     """Extract the candidates on each GPU."""
+    wide = field.wide
     log_ns, failed = np.log(wide.of(wide.table["candidate_ns"])), wide.stands(Standing.FAILED)
     error, degrees = wide.of(wide.table["log_error"]), wide.of(wide.table["log_degrees"])
+    columns = (np.ascontiguousarray(each.T) for each in (log_ns, error**2, degrees, failed))
     return [
-        _Side(log_ns[:, place], error[:, place] ** 2, degrees[:, place], failed[:, place])
-        for place in range(len(wide.names))
+        _Side(time, variance, of_variance, fails, order=np.lexsort((time, field.group)))
+        for time, variance, of_variance, fails in zip(*columns, strict=True)
     ]
 
 
-def _pairs(field: _Field) -> tuple[tuple[Places, Places], int]:
-    """List the rows of the two candidates of each pair in a group, and count the groups that were too large."""
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Pairs of candidates of one group; groups of one size are neighbours."""
+
+    first: Places
+    """Row of a candidate of each pair."""
+    second: Places
+    """Row of the other."""
+    blocks: Sequence[tuple[Places, int]]
+    """Groups of one size, in the order of their pairs, and the number of pairs that each of them has."""
+    too_large: int
+    """Groups of which only some candidates are in pairs."""
+
+    def total(self, one: Floats, two: Floats) -> Floats:
+        """Sum the products of two values of pairs per group."""
+        sums, start = np.zeros(sum(groups.size for groups, _ in self.blocks)), 0
+        for groups, count in self.blocks:
+            part = slice(start, start := start + groups.size * count)
+            sums[groups] = np.vecdot(one[part].reshape(-1, count), two[part].reshape(-1, count))
+        return sums
+
+
+def _pairs(field: _Field) -> _Pairs:
+    """Pair the candidates of each group."""
     size = np.diff(field.start, append=len(field.group))
     shuffled = np.random.default_rng(_SEED).random(len(field.group))
     order = np.lexsort((shuffled, field.group))
     large = int((size > MOST_RIVALS).sum())
     size = np.minimum(size, MOST_RIVALS)
-    first, second = [], []
+    first, second, blocks = [np.empty(0, np.intp)], [np.empty(0, np.intp)], []
     for count in np.unique(size):
         one, two = np.triu_indices(count, 1)
-        starts = field.start[size == count, None]
+        groups = np.flatnonzero(size == count)
+        starts = field.start[groups, None]
         first.append(order[(starts + one).ravel()])
         second.append(order[(starts + two).ravel()])
-    if not first:
-        return (np.empty(0, np.intp), np.empty(0, np.intp)), 0
-    return (np.concatenate(first), np.concatenate(second)), large
+        blocks.append((groups, one.size))
+    return _Pairs(np.concatenate(first), np.concatenate(second), blocks, large)
 
 
-def _ordered(side: _Side, pairs: tuple[Places, Places], margin: float) -> _Order:
+def _ordered(side: _Side, pairs: _Pairs, margin: float) -> _Order:
     """Order the candidates of each pair on one GPU."""
-    first, second = pairs
+    first, second = pairs.first, pairs.second
     difference = side.log_ns[first] - side.log_ns[second]
-    one, two = side.variance[first], side.variance[second]
     with np.errstate(divide="ignore", invalid="ignore"):
-        degrees = (one + two) ** 2 / (one**2 / side.degrees[first] + two**2 / side.degrees[second])
-        size = normal_size(np.abs(difference) / np.sqrt(one + two), degrees)
-    unknown = np.isnan(size)
-    within = np.abs(difference) <= np.log1p(margin)
-    signs = np.where(unknown & within & ~np.isnan(difference), 0.0, np.sign(difference))
-    apart = np.where(unknown, ~within, size > normal_quantile()) & ~np.isnan(difference)
-    return _Order(signs, apart, repeated_agreement(size))
+        variance, parts = (each[first] + each[second] for each in (side.variance, side.variance**2 / side.degrees))
+        size = normal_size(np.abs(difference) / np.sqrt(variance), variance**2 / parts)
+    known, timed = ~np.isnan(size), ~np.isnan(difference)
+    beyond = np.abs(difference) > np.log1p(margin)
+    return _Order(
+        timed=_exact(timed),
+        known=_exact(known),
+        signs=_exact(np.where(known | beyond, np.sign(difference), 0)),
+        apart=_exact(np.where(known, size > normal_quantile(), beyond)),
+        again=np.where(known, repeated_agreement(size), 0.0),
+    )
 
 
-@dataclass(frozen=True, slots=True)
+def _exact(values: Floats | Truths) -> Floats:
+    """Convert values that are 0, 1 or −1 to 32 bits, in which their sums are exact up to 2²⁴."""
+    small: Floats = values.astype(np.float32)
+    return small
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Order:
-    """Order of pairs of candidates on one GPU."""
+    """Order of pairs of candidates on one GPU; all values are 0 if one of the two is missing."""
 
+    timed: Floats
+    """1 if both were timed."""
+    known: Floats
+    """1 if their noise is known too."""
     signs: Floats
-    """−1 if the first is faster, 1 if it is slower, 0 if they are tied, NaN if one is missing."""
-    apart: Truths
-    """They differ by more than noise."""
+    """−1 if the first is faster, 1 if it is slower, 0 if they are tied."""
+    apart: Floats
+    """1 if they differ by more than noise."""
     again: Floats
-    """Estimated agreement with a repetition of the measurement; NaN where the noise is unknown."""
+    """Estimated agreement with a repetition of the measurement; 0 where the noise is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +250,13 @@ class _Taus:
 
     tau: Floats
     pairs: Floats
-    tied: tuple[Floats, Floats]
+    tied: Sequence[Floats]
     """Pairs that noise does not tell apart, on each GPU."""
     apart: Floats
     """Pairs that are apart on both."""
     agreeing: Floats
     """Of those, the number with the same order, less that with the opposite one."""
-    again: tuple[Floats, Floats]
+    again: Sequence[Floats]
     """Agreement of each GPU with a repetition of itself; NaN where unknown."""
 
     def summary(self, groups: Places) -> dict[str, Any]:
@@ -232,25 +274,29 @@ class _Taus:
         }
 
 
-def _taus(field: _Field, pairs: tuple[Places, Places], one: _Order, two: _Order) -> _Taus:
+def _taus(pairs: _Pairs, one: _Order, two: _Order) -> _Taus:
     """Compute Kendall's tau-b per group: Σ aᵢⱼbᵢⱼ ÷ √(Σ aᵢⱼ² Σ bᵢⱼ²) over pairs i < j, with a and b in −1, 0, 1.
 
     Kendall, *The treatment of ties in ranking problems*, Biometrika 33, 1945. This form (Daniels, Biometrika 33, 1944)
     needs no ranks, which ties within a margin, being not transitive, do not give.
     """
-    groups, both = len(field.start), ~(np.isnan(one.signs) | np.isnan(two.signs))
-    where, a, b = field.group[pairs[0]][both], one.signs[both], two.signs[both]
-
-    def total(values: Floats | Truths) -> Floats:
-        return np.bincount(where, weights=values, minlength=groups).astype(np.float64)
-
-    count, scale = total(np.ones(len(where))), np.sqrt(total(a * a) * total(b * b))
-    tau = np.divide(total(a * b), scale, out=np.full(groups, np.nan), where=scale > 0)
-    apart = one.apart[both] & two.apart[both]
-    with np.errstate(invalid="ignore"):
-        again = (total(one.again[both]) / count, total(two.again[both]) / count)
-    tied = (total(~one.apart[both]), total(~two.apart[both]))
-    return _Taus(tau, count, tied, total(apart), total(a * b * apart), again)
+    total, sides = pairs.total, ((one, two), (two, one))
+    count = total(one.timed, two.timed)
+    ordered, other_ordered = (total(np.abs(side.signs), other.timed) for side, other in sides)
+    scale = np.sqrt(ordered * other_ordered)
+    tau = np.divide(total(one.signs, two.signs), scale, out=np.full(count.size, np.nan), where=scale > 0)
+    again = [
+        np.divide(
+            total(side.again, other.timed),
+            count,
+            out=np.full(count.size, np.nan),
+            where=(total(side.known, other.timed) == count) & (count > 0),
+        )
+        for side, other in sides
+    ]
+    tied = [count - total(side.apart, other.timed) for side, other in sides]
+    agreeing = total(one.signs * one.apart, two.signs * two.apart)
+    return _Taus(tau, count, tied, total(one.apart, two.apart), agreeing, again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +326,8 @@ def _moved(field: _Field, origin: _Side, target: _Side) -> _Moved:
     winner, has_winner = _fastest(field, np.where(answered, origin.log_ns, np.nan))
     other, has_other = _fastest(field, compared)
     both = has_winner & has_other
-    found = fastest(NoisyTimes(compared, target.variance, target.degrees), field.group)
+    times = NoisyTimes(compared, target.variance, target.degrees)
+    found = fastest(times, field.group, of=winner, order=target.order)
     behind, error = found.behind[winner], np.sqrt(found.variance[winner])
     alone = np.isnan(behind)
     sure = alone | (behind < -SURE * np.where(np.isnan(error), 0.0, error))
@@ -331,30 +378,36 @@ def _bounded(agreement: float | None) -> float | None:
     return None if agreement is None else min(max(agreement, 0.0), 1.0)
 
 
-def _platforms(field: _Field, pairs: tuple[Places, Places], margin: float) -> list[_Platform]:
+def _platforms(field: _Field, pairs: _Pairs, margin: float) -> list[_Platform]:
+    sides = _sides(field)
+    log_ns, variance = (np.stack([getattr(side, name) for side in sides]) for name in ("log_ns", "variance"))
+    winners = repeated_winners(log_ns, variance, field.start, field.group)
+    orders = _concurrently(lambda side: _ordered(side, pairs, margin), sides)
     return [
-        _Platform(
-            name=name,
-            side=side,
-            order=_ordered(side, pairs, margin),
-            same_again=repeated_winners(side.log_ns, side.variance, field.start, field.group),
-            differences=differences(side.log_ns, side.variance, side.degrees, field.group),
-        )
-        for name, side in zip(field.wide.names, _sides(field.wide), strict=True)
+        _Platform(name, side, order, again, differences(side.log_ns, side.variance, side.degrees, field.group))
+        for name, side, order, again in zip(field.wide.names, sides, orders, winners, strict=True)
     ]
+
+
+def _concurrently(work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+    """Return the results of ``work``, which is arithmetic of numpy, without the lock of the interpreter."""
+    with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
+        return list(pool.map(work, items))
 
 
 def _compared(
     field: _Field,
     facts: pl.DataFrame,
-    pairs: tuple[Places, Places],
+    pairs: _Pairs,
     platforms: Sequence[_Platform],
     slices: Sequence[tuple[Mapping[str, Any], Places]],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Make the rows of ``ranks`` and ``regret``: every pair of GPUs in every slice."""
-    rows, costs = [], []
-    for one, other in combinations(platforms, 2):
-        tau = _taus(field, pairs, one.order, other.order)
+    drawn = _NoiseDraws(facts.height)
+
+    def compare(two: tuple[_Platform, _Platform]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        one, other = two
+        tau, rows, costs = _taus(pairs, one.order, other.order), [], []
         there, back = _moved(field, one.side, other.side), _moved(field, other.side, one.side)
         for label, groups in slices:
             names = {**label, "gpu": one.name, "other": other.name}
@@ -362,8 +415,11 @@ def _compared(
             rows.append({**names, **tau.summary(groups), **there.agreement(groups), **ceilings})
             for origin, target, moved in ((one, other, there), (other, one, back)):
                 ends = {**label, "winner_of": origin.name, "run_on": target.name}
-                costs.append({**ends, **_regret(moved, groups, facts)})
-    return rows, costs
+                costs.append({**ends, **_regret(moved, groups, facts, drawn)})
+        return rows, costs
+
+    found = _concurrently(compare, combinations(platforms, 2))
+    return [row for rows, _ in found for row in rows], [cost for _, costs in found for cost in costs]
 
 
 def _ceilings(tau: _Taus, one: _Platform, other: _Platform, groups: Places) -> dict[str, Any]:
@@ -380,20 +436,17 @@ def _ceilings(tau: _Taus, one: _Platform, other: _Platform, groups: Places) -> d
     }
 
 
-def _regret(moved: _Moved, groups: Places, facts: pl.DataFrame) -> dict[str, Any]:
+def _regret(moved: _Moved, groups: Places, facts: pl.DataFrame, drawn: _NoiseDraws) -> dict[str, Any]:
     known = groups[~np.isnan(moved.regret[groups])]
     summary: dict[str, Any] = {"groups": len(known), "fails": int(moved.fails[groups].sum())}
     if not len(known):
         return summary
-    values, error, degrees = np.exp(moved.regret[known]), moved.error[known], moved.degrees[known]
+    values, error, degrees = moved.regret[known], moved.error[known], moved.degrees[known]
     where = facts.row(int(known[np.argmax(values)]), named=True)
-    figures = _figures(values[:, None])[:, 0]
+    figures = _figures(np.sort(values))
     noise: Sequence[float | None] = [None] * len(_FIGURES)
     if not np.isnan(error).any():
-        draws = int(np.clip(_EFFORT // len(known), *_DRAWS))
-        dice = np.random.default_rng(_SEED)
-        size = error[:, None] * dice.standard_t(np.minimum(degrees, 1e6)[:, None], (len(known), draws))
-        noise = np.quantile(_figures(np.exp(np.maximum(size, 0.0))), _NOISE_LEVEL, axis=1).tolist()
+        noise = drawn.lines(error, degrees)
     return {
         **summary,
         **{name: float(figure) for name, figure in zip(_FIGURES, figures, strict=True)},
@@ -410,12 +463,44 @@ _DRAWS: Final = (100, 1000)
 """Fewest and most draws of the regrets that noise alone makes; between them, as many as :data:`_EFFORT` allows."""
 _EFFORT: Final = 2_000_000
 """Drawn regrets in total."""
+_DEGREES: Final = (1.0, 1000.0)
+"""Fewest degrees of freedom that noise is drawn with, and those from which it is as good as normal."""
 
 
-def _figures(regrets: Floats) -> Floats:
-    """Compute the figures of regrets, groups × draws."""
-    found: Floats = np.quantile(regrets, list(_FIGURES.values()), axis=0)
+def _figures(ascending: Floats) -> Floats:
+    """Compute the figures of regrets, whose logarithms ascend along the last axis; it becomes that of the figures."""
+    place = np.array(list(_FIGURES.values())) * (ascending.shape[-1] - 1)
+    low, high = (np.exp(ascending[..., edge(place).astype(np.intp)]) for edge in (np.floor, np.ceil))
+    found: Floats = low + (high - low) * (place % 1)
     return found
+
+
+class _NoiseDraws:
+    """Draws of Student's t, shared by all pairs of GPUs and slices, since drawing would take longer than all the rest.
+
+    A noise line is about its own row, so rows need not be independent of each other. Drawn are E and A of Bailey's form
+    t = √(d (exp(2E / d) − 1)) cos A (*Polar generation of random variates with the t-distribution*, Math. Comp. 62,
+    1994), which suit any degrees of freedom d.
+    """
+
+    def __init__(self, groups: int) -> None:
+        dice, most = np.random.default_rng(_SEED), max(_EFFORT, groups * _DRAWS[0])
+        self._twice_e = 2 * dice.standard_exponential(most, dtype=np.float32)
+        cosine = np.cos(2 * np.pi * dice.random(most, dtype=np.float32))
+        self._squared_cosine = np.maximum(cosine, 0) ** 2  # noise that makes a winner faster costs nothing
+
+    def lines(self, error: Floats, degrees: Floats) -> list[float]:
+        """Compute the noise lines of the figures of regrets with these errors."""
+        draws = int(np.clip(_EFFORT // error.size, *_DRAWS))
+        few = np.clip(degrees, *_DEGREES)
+        squares = self._twice_e[: draws * error.size].reshape(draws, -1) * (1 / few).astype(np.float32)
+        np.exp(squares, out=squares)
+        squares -= 1
+        squares *= self._squared_cosine[: draws * error.size].reshape(draws, -1)
+        squares *= (few * error**2).astype(np.float32)
+        squares.sort(axis=1)
+        lines: list[float] = np.quantile(_figures(np.sqrt(squares)), _NOISE_LEVEL, axis=0).tolist()
+        return lines
 
 
 def _mean(values: Floats) -> float | None:

@@ -69,38 +69,39 @@ def _agreements() -> Array:
 
 
 def repeated_winners(log_ns: Array, variance: Array, start: Places, group: Places) -> Array:
-    """Estimate per group the probability that a repetition has the same fastest candidate.
+    """Estimate per side and group the probability that a repetition has the same fastest candidate.
 
     A single value may lie outside 0 to 1; only means over groups and draws do not. NaN where the noise is unknown.
 
     Args:
-        log_ns: Times; NaN for candidates that take no part.
+        log_ns: Times, sides × candidates; NaN for candidates that take no part.
         variance: Variance of each; NaN where it is unknown.
         start: First row of each group, whose rows are contiguous.
         group: Group of each row.
     """
     if not start.size:
-        return np.empty(0)
+        return np.empty((len(log_ns), 0))
     timed = ~np.isnan(log_ns)
-    known = ~np.logical_or.reduceat(timed & np.isnan(variance), start) & np.logical_or.reduceat(timed, start)
+    present = np.logical_or.reduceat(timed, start, axis=1)
+    known = present & ~np.logical_or.reduceat(timed & np.isnan(variance), start, axis=1)
     times, error = np.where(timed, log_ns, np.inf), np.sqrt(np.where(np.isnan(variance), 0.0, variance))
     dice = np.random.default_rng(_SEED)
-    draws = int(np.clip(_EFFORT // max(log_ns.size, 1), *_DRAWS))
-    found = np.zeros(start.size)
+    draws = int(np.clip(_EFFORT // group.size, *_DRAWS))
+    found = np.zeros((len(log_ns), start.size))
     for multiple, share in _EXTRAPOLATION.items():
         for _ in range(draws):
-            divided, *added = dice.standard_normal((1 if multiple == 2 else 3, log_ns.size))
+            divided, *added = dice.standard_normal((1 if multiple == 2 else 3, group.size))
             one, two = (sign * divided for sign in (1, -1))
             if added:
                 one, two = (each + np.sqrt(multiple - 2) * more for each, more in zip((one, two), added, strict=True))
             least = [_least(times + error * each, start, group) for each in (one, two)]
-            found += share / draws * np.logical_or.reduceat(least[0] & least[1], start)
+            found += share / draws * np.logical_or.reduceat(least[0] & least[1], start, axis=1)
     return np.where(known, found, np.nan)
 
 
 def _least(times: Array, start: Places, group: Places) -> Truths:
     """Flag the least time of each group."""
-    flags: Truths = times == np.minimum.reduceat(times, start)[group]
+    flags: Truths = times == np.minimum.reduceat(times, start, axis=1).take(group, axis=1)
     return flags
 
 
