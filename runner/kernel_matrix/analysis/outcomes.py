@@ -6,6 +6,7 @@ with its sessions averaged on the scale of logarithms. A *session* row is one fr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
@@ -84,20 +85,25 @@ SESSIONS: Final[dict[str, pl.DataType]] = {
 def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
     """Select the latest attempt at every cell on every host, one row per workload, in no order."""
     passed = pl.col("status") == Status.PASSED.value
-    log = {name: pl.col(name).log().filter(passed) for name in ("candidate_median_ns", "baseline_median_ns", "speedup")}
-    found = (
-        cells.join(latest_attempts(cells, ("cell_id", "host_id", "gpu_uuid")), on="record", how="semi")
-        .group_by("record", "workload")
-        .agg(
-            *(pl.col(name).first() for name in _FACTS),
-            *(pl.col(name).median() for name in _SHARES),
-            pl.col("speedup").count().cast(pl.Int32).alias("sessions"),
-            log["candidate_median_ns"].mean().exp().alias("candidate_ns"),
-            log["baseline_median_ns"].mean().exp().alias("baseline_ns"),
-            log["speedup"].mean().exp().alias("speedup"),
-            log["speedup"].std().alias("_sd"),
-        )
+    times = {"candidate_ns": "candidate_median_ns", "baseline_ns": "baseline_median_ns", "speedup": "speedup"}
+    rows = cells.join(latest_attempts(cells, ("cell_id", "host_id", "gpu_uuid")), on="record", how="semi").select(
+        "record",
+        "workload",
+        *_FACTS,
+        *_SHARES,
+        pl.col("speedup").is_not_null().cast(pl.Int32).alias("sessions"),
+        *(pl.when(passed).then(pl.col(column).log()).alias(name) for name, column in times.items()),
+        pl.lit(None, pl.Float64).alias("_sd"),
     )
+    found = aggregate(
+        rows,
+        ("record", "workload"),
+        *(pl.col(name).first() for name in _FACTS),
+        *(pl.col(name).median() for name in _SHARES),
+        pl.col("sessions").sum(),
+        *(pl.col(name).mean() for name in times),
+        pl.col("speedup").std().alias("_sd"),
+    ).with_columns(pl.col(name).exp() for name in times)
     reach = pl.col("_sd") / pl.col("sessions").sqrt() * of_sessions(pl.col("sessions"))
     counted = passed | (pl.col("fault") == Fault.CANDIDATE.value)
     return (
@@ -112,6 +118,22 @@ def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
         )
         .select(pl.col(name).cast(dtype) for name, dtype in OUTCOMES.items())
     )
+
+
+def aggregate(rows: pl.LazyFrame, key: Sequence[str], *columns: pl.Expr) -> pl.LazyFrame:
+    """Make one row per ``key`` from all columns of ``rows``.
+
+    A row that is alone stays as it is, since grouping most rows alone takes many times as long as all the rest: each of
+    ``columns`` must be what is in such a row. The keys of the others are in order behind them.
+    """
+    several = may_repeat(key)
+    alone, others = rows.filter(~several), rows.filter(several)
+    return pl.concat([alone, others.group_by(key, maintain_order=True).agg(columns).select(*rows.collect_schema())])
+
+
+def may_repeat(key: Sequence[str]) -> pl.Expr:
+    """Flag rows whose ``key`` others have too, and by chance of hashes hardly any others."""
+    return pl.struct(key).hash().is_duplicated()
 
 
 def _without_chance_verdicts(found: pl.LazyFrame) -> pl.LazyFrame:

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from kernel_matrix.analysis.outcomes import CELL_KEY, OUTCOMES, outcomes, sessions
+from kernel_matrix.analysis.outcomes import CELL_KEY, OUTCOMES, aggregate, may_repeat, outcomes, sessions
 from kernel_matrix.analysis.slices import columns_of
 from kernel_matrix.analysis.time_noise import run_noise, standard_errors
 from kernel_matrix.analysis.timed_sessions import log_of
@@ -102,22 +102,28 @@ def standings(cells: pl.LazyFrame) -> Standings:
     failed = pl.col("_weight") == _WEIGHTS[Standing.FAILED]
     known = found.table.join(_times(cells).collect(), on=["record", "workload"], how="left", maintain_order="left")
     sums = ("_gain", "_gains", *(f"_{name}_{part}" for name in _MEASURED for part in _MOMENTS))
+    runs = [f"_{name}_runs" for name in _MEASURED]
     # Only passed rows are used; masks of rows are much faster than filters in each group.
-    known = known.with_columns(pl.when(passed).then(name).alias(name) for name in (*sums, *_SHARES))
+    known = known.with_columns(pl.when(passed).then(name).alias(name) for name in (*sums, *_SHARES)).with_columns(
+        *((pl.col(f"_{name}_n").fill_null(0) > 0).cast(pl.UInt32).alias(f"_{name}_runs") for name in _MEASURED),
+        _contradicted=pl.lit(value=False),
+        _failed=failed,
+    )
     table = (
-        known.lazy()
-        .group_by(CELL_KEY, maintain_order=True)
-        .agg(
+        aggregate(
+            known.lazy()
+            .select(*CELL_KEY, *FACTS, "status", "_weight", "_contradicted", "_failed", *sums, *runs, *_SHARES)
+            .with_columns(pl.col(sums).fill_null(0)),
+            CELL_KEY,
             *(pl.col(name).first() for name in FACTS),
             pl.col("status").get(pl.col("_weight").arg_max()),
             pl.col("_weight").max(),
             (passed.any() & failed.any()).alias("_contradicted"),
-            failed.any().alias("_failed"),
-            *(pl.col(name).sum() for name in sums),
-            *((pl.col(f"_{name}_n") > 0).sum().alias(f"_{name}_runs") for name in _MEASURED),
+            pl.col("_failed").any(),
+            *(pl.col(name).sum() for name in (*sums, *runs)),
             *(pl.col(name).median() for name in _SHARES),
         )
-        .with_columns(_unless_failed(sums))
+        .with_columns(_unless_failed((*sums, *runs)))
         .with_columns(_decided())
         .collect()
     )
@@ -160,6 +166,7 @@ def _newest_content(latest: pl.DataFrame) -> Standings:
     content = ("problem_sha256", "candidate_sha256")
     changed = (
         latest.lazy()
+        .filter(may_repeat(CELL_KEY))
         .group_by(CELL_KEY)
         .agg(
             pl.any_horizontal(pl.col(name).min() != pl.col(name).max() for name in content).alias("_changed"),
@@ -225,8 +232,7 @@ def _of_mean(name: str) -> pl.Expr:
 
 def _unless_failed(sums: Sequence[str]) -> list[pl.Expr]:
     """Keep the sums of cells that failed nowhere."""
-    runs = [f"_{name}_runs" for name in _MEASURED]
-    kept = [pl.when(~pl.col("_failed")).then(name).otherwise(0).alias(name) for name in (*sums, *runs)]
+    kept = [pl.when(~pl.col("_failed")).then(name).otherwise(0).alias(name) for name in sums]
     return [*kept, *(pl.when(~pl.col("_failed")).then(name).alias(name) for name in _SHARES)]
 
 

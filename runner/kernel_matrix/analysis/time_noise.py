@@ -41,18 +41,22 @@ def run_noise(runs: pl.DataFrame) -> RunNoise:
     Args:
         runs: One row per run: ``row`` (what was measured), ``n`` sessions, their ``mean``, and ``squares`` around it.
     """
-    several = runs.filter((pl.len() > 1).over("row"))
-    degrees = (pl.col("n") - 1).sum().over("row").cast(pl.Float64)
-    variance = pl.when(degrees > 0).then(pl.col("squares").sum().over("row") / degrees).otherwise(0.0)
-    several = several.with_columns(variance=variance, degrees=degrees)
+    rows = runs.group_by("row").agg(
+        runs=pl.len(),
+        degrees=(pl.col("n") - 1).sum().cast(pl.Float64),
+        total=pl.col("squares").sum(),
+        apart=pl.col("mean").max() > pl.col("mean").min(),
+    )
     # Equal means are one measurement that was copied, as a baseline of imported results.
-    several = several.filter((pl.col("mean").max() > pl.col("mean").min()).over("row"))
-    if bool((several["degrees"] > 0).any()):
-        several = several.filter(pl.col("degrees") > 0)
-    if several["row"].n_unique() < FEWEST_CELLS:
+    rows = rows.filter((pl.col("runs") > 1) & pl.col("apart"))
+    if bool((rows["degrees"] > 0).any()):
+        rows = rows.filter(pl.col("degrees") > 0)
+    if rows.height < FEWEST_CELLS:
         return RunNoise(variance=0.0, degrees=0.0)
-    between = several.height - several["row"].n_unique()
-    return RunNoise(variance=run_variance(several.with_columns(side=0)), degrees=float(between))
+    variance = pl.when(pl.col("degrees") > 0).then(pl.col("total") / pl.col("degrees")).otherwise(0.0)
+    several = runs.join(rows.with_columns(variance=variance), on="row")
+    variance_ = run_variance(several.with_columns(side=0))
+    return RunNoise(variance=variance_, degrees=float(several.height - rows.height))
 
 
 def standard_errors(cells: pl.DataFrame, noise: RunNoise) -> tuple[pl.Series, pl.Series]:
@@ -84,13 +88,12 @@ def standard_errors(cells: pl.DataFrame, noise: RunNoise) -> tuple[pl.Series, pl
 
 def _drawn(cells: pl.DataFrame, variance: Array, degrees: Array) -> tuple[Array, Array]:
     """Draw variances towards those of the same GPU, or of all cells where it has few; no degrees: it is unknown."""
-    of_all = fit_prior(variance, degrees)
-    codes = cells["gpu"].cast(pl.String).rank("dense").fill_null(0).to_numpy()
+    of_gpus = [rows.to_numpy() for rows in cells.with_row_index("row").group_by("gpu").agg("row")["row"]]
+    priors = [fit_prior(variance[here], degrees[here]) for here in of_gpus]
+    of_all = fit_prior(variance, degrees) if None in priors else None
     drawn, counted = variance.copy(), degrees.copy()
-    for code in np.unique(codes):
-        here = codes == code
-        prior = fit_prior(variance[here], degrees[here]) or of_all
-        drawn[here], counted[here] = _with(prior, variance[here], degrees[here])
+    for here, prior in zip(of_gpus, priors, strict=True):
+        drawn[here], counted[here] = _with(prior or of_all, variance[here], degrees[here])
     return drawn, counted
 
 

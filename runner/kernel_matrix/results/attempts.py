@@ -22,7 +22,7 @@ def latest_attempts(cells: pl.LazyFrame, key: Sequence[str]) -> pl.LazyFrame:
     """
     return (
         cells.select(*dict.fromkeys((*key, *_BY_TIME)))
-        .unique("record")
+        .filter(pl.col("record").is_first_distinct())
         .group_by(key)
         .agg(pl.col("record").sort_by(_BY_TIME).last(), pl.len().alias("attempts"))
     )
