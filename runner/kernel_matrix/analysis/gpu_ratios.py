@@ -15,11 +15,12 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from kernel_matrix.analysis.common_work import KINDS, CommonWork, common_work
+from kernel_matrix.analysis.common_work import CANDIDATES, KINDS, CommonWork, common_work
 from kernel_matrix.analysis.gpu_pairs import RATIOS, SHORTFALLS, GpuPair, group_slices
 from kernel_matrix.analysis.gpu_predictions import UNKNOWN, BoardRates, board_rates, boards_of
 from kernel_matrix.analysis.gpu_sentences import describe_pair
 from kernel_matrix.analysis.mean_ratios import mean_ratios
+from kernel_matrix.analysis.parallel import map_threads
 from kernel_matrix.analysis.problem_weights import ProblemWeights, read_weights
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.sentences import listed
@@ -130,14 +131,15 @@ def _scene(work: CommonWork, rates: dict[str, BoardRates], weight: Floats, *, or
 
 def _fastest_first(work: CommonWork, pairs: Sequence[GpuPair]) -> list[int]:
     """Order the GPUs by the number of others that each is faster than."""
+
+    def ratio(pair: GpuPair) -> pl.Series:
+        headline = np.where(pair.kind == KINDS.index(pair.headline or CANDIDATES), 0, -1)
+        return mean_ratios(pair.ratios, headline)["ratio"]
+
     wins = np.zeros(len(work.gpus))
-    for pair in pairs:
-        if pair.headline is None:
-            continue
-        headline = np.where(pair.kind == KINDS.index(pair.headline), 0, -1)
-        ratio = mean_ratios(pair.ratios, headline)["ratio"]
-        if ratio.len():
-            wins[pair.places[0 if ratio[0] >= 1 else 1]] += 1
+    for pair, found in zip(pairs, map_threads(ratio, pairs), strict=True):
+        if found.len():
+            wins[pair.places[0 if found[0] >= 1 else 1]] += 1
     return sorted(range(len(work.gpus)), key=lambda place: (-wins[place], place))
 
 
@@ -145,10 +147,13 @@ def _overall(
     scene: _Scene, work: CommonWork, by: Sequence[str], statements: Sequence[str], notes: Sequence[str]
 ) -> Answer:
     parts = [pl.DataFrame(schema={**{name: work.keys.schema[name] for name in by}, **_NAMES, **RATIOS})]
-    for pair in scene.sliced if by else scene.pairs:
+
+    def means(pair: GpuPair) -> pl.DataFrame:
         labels, slices = group_slices(pair, by)
-        means = pair.means(slices).join(labels, on="slice", how="left", maintain_order="left")
-        parts.append(_named(means, pair).select(parts[0].columns))
+        joined = pair.means(slices).join(labels, on="slice", how="left", maintain_order="left")
+        return _named(joined, pair).select(parts[0].columns)
+
+    parts += map_threads(means, scene.sliced if by else scene.pairs)
     return Answer(
         name="gpus",
         title="Speed of GPUs against each other",

@@ -8,16 +8,16 @@ a time is unknown, two candidates are tied if they differ by no more than the ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
 from kernel_matrix.analysis.fastest import SURE, NoisyTimes, fastest
+from kernel_matrix.analysis.parallel import map_threads
 from kernel_matrix.analysis.quantiles import normal_quantile
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.repetitions import (
@@ -45,8 +45,6 @@ from kernel_matrix.errors import UsageError
 MOST_RIVALS: Final = 50
 """Candidates of one group whose pairs are ordered; of more, a random subset of this size."""
 
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 _GROUP: Final = ("problem", "dtype", "workload")
 _SEED: Final = 20_160_907
 """Fixed, so that the same tables give the same answer."""
@@ -382,17 +380,11 @@ def _platforms(field: _Field, pairs: _Pairs, margin: float) -> list[_Platform]:
     sides = _sides(field)
     log_ns, variance = (np.stack([getattr(side, name) for side in sides]) for name in ("log_ns", "variance"))
     winners = repeated_winners(log_ns, variance, field.start, field.group)
-    orders = _concurrently(lambda side: _ordered(side, pairs, margin), sides)
+    orders = map_threads(lambda side: _ordered(side, pairs, margin), sides)
     return [
         _Platform(name, side, order, again, differences(side.log_ns, side.variance, side.degrees, field.group))
         for name, side, order, again in zip(field.wide.names, sides, orders, winners, strict=True)
     ]
-
-
-def _concurrently(work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
-    """Return the results of ``work``, which is arithmetic of numpy, without the lock of the interpreter."""
-    with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
-        return list(pool.map(work, items))
 
 
 def _compared(
@@ -418,7 +410,7 @@ def _compared(
                 costs.append({**ends, **_regret(moved, groups, facts, drawn)})
         return rows, costs
 
-    found = _concurrently(compare, combinations(platforms, 2))
+    found = map_threads(compare, combinations(platforms, 2))
     return [row for rows, _ in found for row in rows], [cost for _, costs in found for cost in costs]
 
 
