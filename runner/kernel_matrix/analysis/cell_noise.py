@@ -10,6 +10,7 @@ import polars as pl
 
 from kernel_matrix.analysis.components import Array
 from kernel_matrix.analysis.levels import MEDIAN_COSTS
+from kernel_matrix.analysis.outcomes import aggregate
 from kernel_matrix.analysis.quantiles import normal_quantile
 from kernel_matrix.analysis.questions import Answer
 from kernel_matrix.analysis.timed_sessions import TimedSessions
@@ -87,10 +88,19 @@ def noise(cells: pl.LazyFrame, measured: TimedSessions, sums: pl.DataFrame) -> A
 def _spreads(cells: pl.LazyFrame, measured: TimedSessions, sums: pl.DataFrame) -> pl.DataFrame:
     """Compute per cell the spread of all sessions, and of those of a night on a unit; its samples; its cost."""
     values = measured.values
-    spreads = values.group_by("cell").agg(
-        *(pl.col(f"log_{of}").std().alias(f"_sd_{of}") for of in _NOISE_OF),
-        sessions=pl.len().cast(pl.Int32),
+    logs = values.lazy().select(
+        "cell",
+        *(f"log_{of}" for of in _NOISE_OF),
+        *(pl.lit(None, pl.Float64).alias(f"_sd_{of}") for of in _NOISE_OF),
+        sessions=pl.lit(1, pl.Int32),
     )
+    spreads = aggregate(
+        logs,
+        ("cell",),
+        *(pl.col(f"log_{of}").first() for of in _NOISE_OF),
+        *(pl.col(f"log_{of}").std().alias(f"_sd_{of}") for of in _NOISE_OF),
+        pl.col("sessions").sum(),
+    ).collect()
     residual = pl.when(pl.col("degrees_3") > 0).then((pl.col("squares_3") / pl.col("degrees_3")).sqrt())
     for of in _NOISE_OF:
         own = sums.filter((pl.col("of") == of) & (pl.col("degrees_3") > 0))

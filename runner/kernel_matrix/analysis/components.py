@@ -148,7 +148,7 @@ def sums_of_squares(groups: pl.DataFrame, key: Sequence[str], chain: NestedLevel
 
     Returns:
         Per ``key`` the columns :data:`SQUARES`, :data:`DEGREES` and :data:`EXPECTED`, which may be added over data
-        sets and whose last level is the values themselves; and :data:`EFFECTS`.
+        sets and whose last level is the values themselves; :data:`EFFECTS`; and the number of ``values``.
     """
     key = list(key)
     count, total = pl.col("n").sum(), (pl.col("n") * pl.col("mean")).sum()
@@ -173,10 +173,12 @@ def sums_of_squares(groups: pl.DataFrame, key: Sequence[str], chain: NestedLevel
     for name, columns in zip(EFFECTS, (chain.middle_effect, chain.low_effect), strict=True):
         effects = several.select(*key, *columns).unique()
         found.append(effects.group_by(key).agg(pl.len().alias(name)))
-    joined = whole
+    joined = whole.filter(pl.col("parts") > 1)
     for table in found:
         joined = joined.join(table, on=key, how="left", nulls_equal=True)
-    return joined.select(*key, *(expression.cast(pl.Float64).alias(name) for name, expression in _columns().items()))
+    together = pl.concat([whole.filter(pl.col("parts") == 1), joined], how="diagonal")
+    sums = (expression.cast(pl.Float64).alias(name) for name, expression in _columns().items())
+    return together.select(*key, *sums, pl.col("n").cast(pl.Int32).alias("values"))
 
 
 def _level(groups: pl.DataFrame, key: list[str], columns: list[str], number: int) -> pl.DataFrame:

@@ -23,6 +23,7 @@ from kernel_matrix.analysis.components import (
     solve,
     sums_of_squares,
 )
+from kernel_matrix.analysis.outcomes import aggregate
 from kernel_matrix.analysis.timed_sessions import OF, ONCE, RECURRING, TimedSessions, squares_around
 from kernel_matrix.analysis.within import WITHIN
 
@@ -37,13 +38,22 @@ _MEMBERS: Final = ("night", "host", "unit")
 
 def sums_of_cells(measured: TimedSessions, within: pl.DataFrame) -> pl.DataFrame:
     """Compute all sums of squares, one row per cell and measure ``of``."""
-    groups = measured.values.group_by("cell", "host", "unit", "night").agg(
-        *(pl.col(f"log_{of}").count().alias(f"n_{of}") for of in OF),
-        *(pl.col(f"log_{of}").mean().alias(f"mean_{of}") for of in OF),
-        *(squares_around(pl.col(f"log_{of}")).alias(f"within_{of}") for of in OF),
+    key = ("cell", "host", "unit", "night")
+    values = measured.values.lazy().select(
+        *key,
+        *(pl.col(f"log_{of}").is_not_null().cast(pl.UInt32).alias(f"n_{of}") for of in OF),
+        *(pl.col(f"log_{of}").alias(f"mean_{of}") for of in OF),
+        *(pl.lit(0.0).alias(f"within_{of}") for of in OF),
     )
-    found = [_sums_of_one(groups, of, measured.chain) for of in OF]
-    return pl.concat(found).join(within, on=["cell", "of"], how="left")
+    groups = aggregate(
+        values,
+        key,
+        *(pl.col(f"n_{of}").sum() for of in OF),
+        *(pl.col(f"mean_{of}").mean() for of in OF),
+        *(squares_around(pl.col(f"mean_{of}")).alias(f"within_{of}") for of in OF),
+    ).collect()
+    inside = {of: within.filter(pl.col("of") == of).drop("of") for of in OF}
+    return pl.concat(_sums_of_one(groups, of, measured.chain).join(inside[of], on="cell", how="left") for of in OF)
 
 
 def _sums_of_one(groups: pl.DataFrame, of: str, chain: NestedLevels) -> pl.DataFrame:
@@ -54,14 +64,12 @@ def _sums_of_one(groups: pl.DataFrame, of: str, chain: NestedLevels) -> pl.DataF
         "night",
         *(pl.col(f"{name}_{of}").alias(name) for name in ("n", "mean", "within")),
     )
-    counted = own.group_by("cell").agg(values=pl.col("n").sum().cast(pl.Int32))
     several = own.filter(pl.col("cell").is_duplicated())  # most cells have one group, which need not be counted
     members = several.group_by("cell").agg(pl.col(name).n_unique().alias(f"{name}s") for name in _MEMBERS)
     return (
-        counted.join(members, on="cell", how="left")
-        .with_columns(pl.col(f"{name}s").fill_null(1).cast(pl.Int32) for name in _MEMBERS)
-        .join(sums_of_squares(own, ["cell"], chain), on="cell")
-        .with_columns(of=pl.lit(of))
+        sums_of_squares(own, ["cell"], chain)
+        .join(members, on="cell", how="left")
+        .with_columns(*(pl.col(f"{name}s").fill_null(1).cast(pl.Int32) for name in _MEMBERS), of=pl.lit(of))
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from kernel_matrix.analysis.components import NestedLevels
-from kernel_matrix.analysis.outcomes import CELL_KEY, SESSIONS, candidate_kind, sessions
+from kernel_matrix.analysis.outcomes import CELL_KEY, SESSIONS, candidate_kind, may_repeat, sessions
 from kernel_matrix.errors import NothingSelectedError
 from kernel_matrix.model.enums import Fault
 
@@ -59,11 +59,19 @@ def measured_in(cells: pl.LazyFrame, by: Sequence[str]) -> TimedSessions:
             f"none of the {total} rows of cells is a session that passed and was timed",
             next_step="Run `kernel-matrix run` until cells pass, then merge and ask again.",
         )
-    numbered = timed.with_row_index("_row").group_by(keys).agg("_row").with_row_index("cell")
-    cell_of = numbered.select("cell", "_row").explode("_row").sort("_row")["cell"]
-    values, known = timed.with_columns(cell_of), numbered.drop("_row")
+    known, values = _numbered(timed, keys)
     notes = (*_left_out(total - timed.height, total, infra), *_mixed(values, known.height))
     return TimedSessions(values=values, cells=known, chain=_chain(values), notes=notes)
+
+
+def _numbered(timed: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the combinations of ``keys`` in order of appearance, and all rows with their number, as ``cell``."""
+    rows = timed.with_row_index("_row")
+    repeated = rows.filter(may_repeat(keys)).select("_row", _first=pl.col("_row").first().over(keys))
+    first = rows.select("_row").join(repeated, on="_row", how="left", maintain_order="left")
+    is_first = first.select(pl.col("_first").fill_null(pl.col("_row")) == pl.col("_row")).to_series()
+    cell = (is_first.cast(pl.UInt32).cum_sum() - 1).gather(first["_first"].fill_null(first["_row"]))
+    return timed.filter(is_first).select(keys).with_row_index("cell"), timed.with_columns(cell.alias("cell"))
 
 
 def _timed(cells: pl.LazyFrame, by: Sequence[str], keys: Sequence[str]) -> pl.DataFrame:
