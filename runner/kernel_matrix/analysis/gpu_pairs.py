@@ -91,8 +91,8 @@ class GpuPair:
     @cached_property
     def headline(self) -> str | None:
         """The first of :data:`HEADLINES` that there is; None without common work."""
-        present = {KINDS[place] for place in np.unique(self.kind)}
-        return next((kind for kind in HEADLINES if kind in present), None)
+        number = dict(zip(KINDS, np.bincount(self.kind, minlength=len(KINDS)), strict=True))
+        return next((kind for kind in HEADLINES if number[kind]), None)
 
     @cached_property
     def ratios(self) -> LogRatios:
@@ -114,7 +114,8 @@ class GpuPair:
     @cached_property
     def longer_ns(self) -> Floats:
         """Time of each row on the slower GPU."""
-        longer: Floats = np.exp(self.work.log_ns[self.rows][:, list(self.places)].max(axis=1))
+        one, other = (self.work.log_ns[self.rows, place] for place in self.places)
+        longer: Floats = np.exp(np.maximum(one, other))
         return longer
 
     def means(self, slices: Places) -> pl.DataFrame:
@@ -137,20 +138,20 @@ class GpuPair:
             )[known],
             codes[known],
         )
-        against = against.select("slice", *(pl.col(old).alias(new) for old, new in zip(_MEAN, _PREDICTED, strict=True)))
-        rates = self._rates(codes)
-        joined = found.join(against, on="slice", how="left", maintain_order="left")
-        joined = joined.join(rates, on="slice", how="left", maintain_order="left")
-        kinds = pl.Series(KINDS, dtype=pl.String)
-        return joined.select(
-            pl.col("slice") // len(KINDS),
-            kinds.gather(joined["slice"] % len(KINDS)).alias("kind"),
-            *(pl.col(name).cast(dtype) for name, dtype in RATIOS.items()),
+        predicted = against.lazy().select(
+            "slice", *(pl.col(old).alias(new) for old, new in zip(_MEAN, _PREDICTED, strict=True))
         )
+        kinds = pl.Series(KINDS, dtype=pl.String).gather(found["slice"] % len(KINDS))
+        joined = found.lazy().with_columns(kinds.alias("kind"))
+        for table in (predicted, self._rates(codes)):
+            joined = joined.join(table, on="slice", how="left", maintain_order="left")
+        return joined.select(
+            pl.col("slice") // len(KINDS), "kind", *(pl.col(name).cast(dtype) for name, dtype in RATIOS.items())
+        ).collect()
 
-    def _rates(self, codes: Places) -> pl.DataFrame:
+    def _rates(self, codes: Places) -> pl.LazyFrame:
         """Return the ratios of rates by slice; of peak rates only where they are the same for all of its rows."""
-        rows = pl.DataFrame({"slice": codes.astype(np.int64), "compute": self.prediction.compute})
+        rows = pl.LazyFrame({"slice": codes.astype(np.int64), "compute": self.prediction.compute})
         same = pl.col("compute").min() >= pl.col("compute").max() * (1 - 1e-9)
         found = rows.group_by("slice").agg(pl.when(same).then(pl.col("compute").max()).fill_nan(None))
         return found.with_columns(memory=pl.lit(self.prediction.memory, pl.Float64))

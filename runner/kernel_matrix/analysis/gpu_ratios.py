@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from typing import Final
 
@@ -114,6 +115,7 @@ def _scene(work: CommonWork, rates: dict[str, BoardRates], weight: Floats, *, or
         ordered: The order of the GPUs was asked for; otherwise the fastest comes first.
     """
 
+    @cache
     def pair(one: int, other: int) -> GpuPair:
         names = work.gpus[one], work.gpus[other]
         return GpuPair(work=work, places=(one, other), rates=(rates[names[0]], rates[names[1]]), weight=weight)
@@ -150,8 +152,8 @@ def _overall(
 
     def means(pair: GpuPair) -> pl.DataFrame:
         labels, slices = group_slices(pair, by)
-        joined = pair.means(slices).join(labels, on="slice", how="left", maintain_order="left")
-        return _named(joined, pair).select(parts[0].columns)
+        joined = pair.means(slices).lazy().join(labels.lazy(), on="slice", how="left", maintain_order="left")
+        return joined.with_columns(_names(pair)).select(parts[0].columns).collect()
 
     parts += map_threads(means, scene.sliced if by else scene.pairs)
     return Answer(
@@ -173,9 +175,10 @@ def _sliced(scene: _Scene) -> Answer:
             if by == "limit" and (present == UNKNOWN).all():
                 continue
             missing += 0 if by == "limit" else len(values) - present.size
-            means = _named(pair.means(slices), pair)
-            names = pl.Series(list(values), dtype=pl.String).gather(means["slice"])
-            parts.append(means.with_columns(names.alias("value"), by=pl.lit(by)).select(parts[0].columns))
+            means = pair.means(slices)
+            value = pl.Series("value", list(values), dtype=pl.String).gather(means["slice"])
+            named = means.lazy().with_columns(*_names(pair), value, by=pl.lit(by))
+            parts.append(named.select(parts[0].columns).collect())
     notes = [_SLICES] if scene.sliced else []
     if missing:
         notes.append(f"Slices of a pair left out, as they have no common work: {missing}.")
@@ -191,8 +194,8 @@ def _sliced(scene: _Scene) -> Answer:
     )
 
 
-def _named(means: pl.DataFrame, pair: GpuPair) -> pl.DataFrame:
-    return means.with_columns(gpu=pl.lit(pair.names[0]), than=pl.lit(pair.names[1]))
+def _names(pair: GpuPair) -> list[pl.Expr]:
+    return [pl.lit(name).alias(column) for column, name in zip(("gpu", "than"), pair.names, strict=True)]
 
 
 def _short(short: pl.DataFrame) -> Answer:

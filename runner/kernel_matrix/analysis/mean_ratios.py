@@ -102,15 +102,16 @@ def mean_ratios(ratios: LogRatios, slices: Places) -> pl.DataFrame:
     noise = normal_quantile() * np.sqrt(of_sessions)
     little = variance * degrees < special.chdtri(degrees, 1 - _IMPLAUSIBLE) * of_sessions
     reach = np.where(little, noise, t_quantile(degrees) * np.sqrt(variance))
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, high = np.exp(mean - reach), np.exp(mean + reach)
+        bounded = np.isfinite(high)
         columns = {
             "slice": present,
             "ratio": np.exp(mean),
-            **{name: np.exp(mean + sign * reach) for name, sign in (("low", -1), ("high", 1))},
+            "low": np.where(bounded, low, np.nan),
+            "high": np.where(bounded, high, np.nan),
             "noise": np.expm1(noise),
             "problems": count,
             "workloads": np.bincount(np.searchsorted(present, slices[kept])),
         }
-    found = pl.DataFrame(columns, nan_to_null=True).cast(MEANS)  # type: ignore[arg-type]  # a schema is a mapping
-    bounded = pl.col("low").is_not_null() & pl.col("high").is_finite()
-    return found.with_columns(pl.when(bounded).then(pl.col(name)).alias(name) for name in ("low", "high"))
+    return pl.DataFrame(columns, schema=MEANS, nan_to_null=True)

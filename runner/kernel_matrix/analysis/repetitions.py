@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from kernel_matrix.analysis.parallel import map_threads
 from kernel_matrix.analysis.standings import Places, Truths
 from kernel_matrix.analysis.variance_prior import Array
 
@@ -94,7 +95,7 @@ def repeated_winners(log_ns: Array, variance: Array, start: Places, group: Place
             one, two = (sign * divided for sign in (1, -1))
             if added:
                 one, two = (each + np.sqrt(multiple - 2) * more for each, more in zip((one, two), added, strict=True))
-            least = [_least(times + error * each, start, group) for each in (one, two)]
+            least = map_threads(lambda noise: _least(times + error * noise, start, group), (one, two))
             found += share / draws * np.logical_or.reduceat(least[0] & least[1], start, axis=1)
     return np.where(known, found, np.nan)
 

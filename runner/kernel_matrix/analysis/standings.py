@@ -370,7 +370,7 @@ class FoldedTable:
 
     def of(self, values: pl.Series) -> Floats:
         """Fold ``values``, aligned with ``table``, to keys × names; NaN where there is none."""
-        folded = np.full((self.keys.height, len(self.names)), np.nan)
+        folded = np.full((self.keys.height, len(self.names)), np.nan, order="F")  # read by column
         folded[self.row, self.column] = values.cast(pl.Float64).fill_null(np.nan).to_numpy()
         return folded
 
