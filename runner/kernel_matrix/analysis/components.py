@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from kernel_matrix.analysis.outcomes import aggregate
 from kernel_matrix.measure.intervals import LEVEL
 
 Array = NDArray[np.float64]
@@ -151,10 +152,12 @@ def sums_of_squares(groups: pl.DataFrame, key: Sequence[str], chain: NestedLevel
         sets and whose last level is the values themselves; :data:`EFFECTS`; and the number of ``values``.
     """
     key = list(key)
-    count, total = pl.col("n").sum(), (pl.col("n") * pl.col("mean")).sum()
-    whole = groups.group_by(key).agg(
-        n=count, middle=total / count, degrees_3=count - pl.len(), squares_3=pl.col("within").sum(), parts=pl.len()
+    each = groups.lazy().select(
+        *key, "n", middle="mean", degrees_3=pl.col("n") - 1, squares_3="within", parts=pl.lit(1, pl.UInt32)
     )
+    middle = (pl.col("n") * pl.col("middle")).sum() / pl.col("n").sum()
+    added = pl.col("n", "degrees_3", "squares_3", "parts").sum()
+    whole = aggregate(each, key, added, middle.alias("middle")).collect()
     # Most data sets have one group: all sums of the levels above are then 0.
     several = groups.join(whole.filter(pl.col("parts") > 1).select(*key, "middle"), on=key, nulls_equal=True)
     several = several.with_columns(pl.col("mean") - pl.col("middle"))  # centred, to avoid cancellation

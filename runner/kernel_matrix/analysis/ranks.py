@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from kernel_matrix.analysis.fastest import SURE, NoisyTimes, fastest
 from kernel_matrix.analysis.parallel import map_threads
@@ -211,11 +212,15 @@ def _ordered(side: _Side, pairs: _Pairs, margin: float) -> _Order:
         size = normal_size(np.abs(difference) / np.sqrt(variance), variance**2 / parts)
     known, timed = ~np.isnan(size), ~np.isnan(difference)
     beyond = np.abs(difference) > np.log1p(margin)
+    signs = np.where(known | beyond, np.sign(difference), 0)
+    apart = np.where(known, size > normal_quantile(), beyond)
     return _Order(
         timed=_exact(timed),
         known=_exact(known),
-        signs=_exact(np.where(known | beyond, np.sign(difference), 0)),
-        apart=_exact(np.where(known, size > normal_quantile(), beyond)),
+        ordered=_exact(signs != 0),
+        signs=_exact(signs),
+        apart=_exact(apart),
+        signs_apart=_exact(signs * apart),
         again=np.where(known, repeated_agreement(size), 0.0),
     )
 
@@ -234,10 +239,14 @@ class _Order:
     """1 if both were timed."""
     known: Floats
     """1 if their noise is known too."""
+    ordered: Floats
+    """1 if they are not tied."""
     signs: Floats
     """−1 if the first is faster, 1 if it is slower, 0 if they are tied."""
     apart: Floats
     """1 if they differ by more than noise."""
+    signs_apart: Floats
+    """``signs`` of those that do; 0 for others."""
     again: Floats
     """Estimated agreement with a repetition of the measurement; 0 where the noise is unknown."""
 
@@ -280,7 +289,7 @@ def _taus(pairs: _Pairs, one: _Order, two: _Order) -> _Taus:
     """
     total, sides = pairs.total, ((one, two), (two, one))
     count = total(one.timed, two.timed)
-    ordered, other_ordered = (total(np.abs(side.signs), other.timed) for side, other in sides)
+    ordered, other_ordered = (total(side.ordered, other.timed) for side, other in sides)
     scale = np.sqrt(ordered * other_ordered)
     tau = np.divide(total(one.signs, two.signs), scale, out=np.full(count.size, np.nan), where=scale > 0)
     again = [
@@ -293,7 +302,7 @@ def _taus(pairs: _Pairs, one: _Order, two: _Order) -> _Taus:
         for side, other in sides
     ]
     tied = [count - total(side.apart, other.timed) for side, other in sides]
-    agreeing = total(one.signs * one.apart, two.signs * two.apart)
+    agreeing = total(one.signs_apart, two.signs_apart)
     return _Taus(tau, count, tied, total(one.apart, two.apart), agreeing, again)
 
 
@@ -435,7 +444,7 @@ def _regret(moved: _Moved, groups: Places, facts: pl.DataFrame, drawn: _NoiseDra
         return summary
     values, error, degrees = moved.regret[known], moved.error[known], moved.degrees[known]
     where = facts.row(int(known[np.argmax(values)]), named=True)
-    figures = _figures(np.sort(values))
+    figures = _figures(np.sort(values) ** 2)
     noise: Sequence[float | None] = [None] * len(_FIGURES)
     if not np.isnan(error).any():
         noise = drawn.lines(error, degrees)
@@ -459,10 +468,10 @@ _DEGREES: Final = (1.0, 1000.0)
 """Fewest degrees of freedom that noise is drawn with, and those from which it is as good as normal."""
 
 
-def _figures(ascending: Floats) -> Floats:
-    """Compute the figures of regrets, whose logarithms ascend along the last axis; it becomes that of the figures."""
+def _figures(ascending: NDArray[np.floating[Any]]) -> Floats:
+    """Compute the figures of regrets; squares of their logarithms ascend along the last axis, then that of figures."""
     place = np.array(list(_FIGURES.values())) * (ascending.shape[-1] - 1)
-    low, high = (np.exp(ascending[..., edge(place).astype(np.intp)]) for edge in (np.floor, np.ceil))
+    low, high = (np.exp(np.sqrt(ascending[..., edge(place).astype(np.intp)])) for edge in (np.floor, np.ceil))
     found: Floats = low + (high - low) * (place % 1)
     return found
 
@@ -491,7 +500,7 @@ class _NoiseDraws:
         squares *= self._squared_cosine[: draws * error.size].reshape(draws, -1)
         squares *= (few * error**2).astype(np.float32)
         squares.sort(axis=1)
-        lines: list[float] = np.quantile(_figures(np.sqrt(squares)), _NOISE_LEVEL, axis=0).tolist()
+        lines: list[float] = np.quantile(_figures(squares), _NOISE_LEVEL, axis=0).tolist()
         return lines
 
 

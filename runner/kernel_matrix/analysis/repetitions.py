@@ -9,6 +9,7 @@ from its values at 2, 3 and 4 times the variance it is extrapolated to that of t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -82,27 +83,36 @@ def repeated_winners(log_ns: Array, variance: Array, start: Places, group: Place
     """
     if not start.size:
         return np.empty((len(log_ns), 0))
-    timed = ~np.isnan(log_ns)
-    present = np.logical_or.reduceat(timed, start, axis=1)
-    known = present & ~np.logical_or.reduceat(timed & np.isnan(variance), start, axis=1)
-    times, error = np.where(timed, log_ns, np.inf), np.sqrt(np.where(np.isnan(variance), 0.0, variance))
-    dice = np.random.default_rng(_SEED)
-    draws = int(np.clip(_EFFORT // group.size, *_DRAWS))
-    found = np.zeros((len(log_ns), start.size))
+    noise = list(_divided(group.size))
+
+    def winners(side: tuple[Array, Array]) -> Array:
+        timed, unknown = (~np.isnan(side[0]), np.isnan(side[1]))
+        known = ~np.logical_or.reduceat(timed & unknown, start) & np.logical_or.reduceat(timed, start)
+        times, error = np.where(timed, side[0], np.inf), np.sqrt(np.where(unknown, 0.0, side[1]))
+        found = np.zeros(start.size)
+        for share, *halves in noise:
+            one, two = (_least(times + error * half, start, group) for half in halves)
+            found += share * np.logical_or.reduceat(one & two, start)
+        return np.where(known, found, np.nan)
+
+    return np.stack(map_threads(winners, zip(log_ns, variance, strict=True)))
+
+
+def _divided(size: int) -> Iterator[tuple[float, Array, Array]]:
+    """Draw the noise of both halves of divided times, with the weight that their agreement has."""
+    dice, draws = np.random.default_rng(_SEED), int(np.clip(_EFFORT // size, *_DRAWS))
     for multiple, share in _EXTRAPOLATION.items():
         for _ in range(draws):
-            divided, *added = dice.standard_normal((1 if multiple == 2 else 3, group.size))
+            divided, *added = dice.standard_normal((1 if multiple == 2 else 3, size))
             one, two = (sign * divided for sign in (1, -1))
             if added:
                 one, two = (each + np.sqrt(multiple - 2) * more for each, more in zip((one, two), added, strict=True))
-            least = map_threads(lambda noise: _least(times + error * noise, start, group), (one, two))
-            found += share / draws * np.logical_or.reduceat(least[0] & least[1], start, axis=1)
-    return np.where(known, found, np.nan)
+            yield share / draws, one, two
 
 
 def _least(times: Array, start: Places, group: Places) -> Truths:
     """Flag the least time of each group."""
-    flags: Truths = times == np.minimum.reduceat(times, start, axis=1).take(group, axis=1)
+    flags: Truths = times == np.minimum.reduceat(times, start)[group]
     return flags
 
 

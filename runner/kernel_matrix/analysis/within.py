@@ -8,6 +8,7 @@ from typing import Final
 
 import polars as pl
 
+from kernel_matrix.analysis.outcomes import aggregate
 from kernel_matrix.analysis.timed_sessions import TimedSessions
 from kernel_matrix.measure.timed import CANDIDATE
 from kernel_matrix.model.enums import Implementation, Regime
@@ -18,7 +19,6 @@ WITHIN: Final = (
 )  # fmt: skip
 """Columns of :func:`within`; all may be added over cells."""
 
-_ADDED: Final = ("samples", "blocks", "block_squares", "block_factor", "sample_squares")
 _AT_ONCE: Final = 125_000
 """Records whose blocks are held in memory; larger groups are slower."""
 _PASSES: Final = 8
@@ -37,24 +37,18 @@ def within(samples: pl.LazyFrame, measured: TimedSessions) -> pl.DataFrame:
     in_sessions = pl.concat([numbers.sums(part) for part in numbers.ranges(_counted(samples))])
     visits = measured.values.select("cell", numbers.visit())
     side = pl.col("visit") % len(_SIDES)
-    return (
-        in_sessions.select(
-            pl.all().exclude("visit"),
-            visit=pl.col("visit") // len(_SIDES),
-            of=pl.when(side == 0).then(pl.lit(_SIDES[0])).otherwise(pl.lit(_SIDES[1])),
-        )
-        .join(visits, on="visit")
-        .group_by("cell", "of")
-        .agg(
-            *(pl.col(name).sum() for name in _ADDED),
-            block_degrees=(pl.col("blocks") - 1).sum(),
-            sample_degrees=(pl.col("samples") - pl.col("blocks")).sum(),
-            inverse_blocks=(1 / pl.col("blocks")).sum(),
-            inverse_samples=(1 / pl.col("samples")).sum(),
-            sessions=pl.len().cast(pl.Float64),
-            call_ns=pl.col("lasted").sum(),
-        )
+    rows = in_sessions.lazy().with_columns(
+        visit=pl.col("visit") // len(_SIDES),
+        of=pl.when(side == 0).then(pl.lit(_SIDES[0])).otherwise(pl.lit(_SIDES[1])),
+        block_degrees=pl.col("blocks") - 1,
+        sample_degrees=pl.col("samples") - pl.col("blocks"),
+        inverse_blocks=1 / pl.col("blocks"),
+        inverse_samples=1 / pl.col("samples"),
+        sessions=pl.lit(1.0),
+        call_ns="lasted",
     )
+    of_cells = rows.join(visits.lazy(), on="visit").select("cell", "of", *WITHIN)
+    return aggregate(of_cells, ("cell", "of"), pl.col(WITHIN).sum()).collect()
 
 
 def _counted(samples: pl.LazyFrame) -> pl.LazyFrame:
