@@ -6,7 +6,7 @@ percent. The values are session medians; samples and blocks are analysed within 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
@@ -16,6 +16,7 @@ from kernel_matrix.analysis.grades import by_grade
 from kernel_matrix.analysis.identical import noise_floor
 from kernel_matrix.analysis.levels import sums_of_cells
 from kernel_matrix.analysis.outcomes import outcomes
+from kernel_matrix.analysis.parallel import map_threads
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.slices import columns_of
 from kernel_matrix.analysis.spread import heavy_tailed, of_cells, of_slices
@@ -36,16 +37,20 @@ def variance(tables: Tables, request: QuestionOptions) -> list[Answer]:
     by = columns_of(request.by)
     measured = measured_in(tables.cells, by)
     sums = sums_of_cells(measured, within(tables.samples, measured))
-    heavy = heavy_tailed(measured, sums)
-    passed, labels = _passed(tables.cells, by), [*by] or [SLICE]
-    return [
-        of_slices(measured, sums, by, heavy),
-        of_cells(measured, sums, heavy),
-        noise(tables.cells, measured, sums),
-        by_grade(passed, labels),
-        noise_floor(passed, labels),
-        *between_units(measured),
-    ]
+    heavy, labels = heavy_tailed(measured, sums), [*by] or [SLICE]
+
+    def of_outcomes() -> list[Answer]:
+        passed = _passed(tables.cells, by)
+        return [by_grade(passed, labels), noise_floor(passed, labels)]
+
+    parts: Sequence[Callable[[], list[Answer]]] = (
+        lambda: [of_slices(measured, sums, by, heavy)],
+        lambda: [of_cells(measured, sums, heavy)],
+        lambda: [noise(tables.cells, measured, sums)],
+        of_outcomes,
+        lambda: between_units(measured),
+    )
+    return [answer for answers in map_threads(lambda part: part(), parts) for answer in answers]
 
 
 def _passed(cells: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
