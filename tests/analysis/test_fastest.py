@@ -61,3 +61,18 @@ def test_much_noisier_candidate_makes_distances_doubtful():
     noisy, _ = found([0.0, 0.0, 0.0], np.array([0.001, 0.001, 0.05]))
     assert steady.doubtful.mean() < 0.01
     assert noisy.doubtful.reshape(-1, 3)[:, :2].mean() > 0.3
+
+
+def test_distance_of_one_candidate_is_that_among_all():
+    dice = np.random.default_rng(4)
+    log_ns, group = dice.normal(0, 0.01, 200 * 40), np.repeat(np.arange(200), 40)
+    log_ns[dice.random(log_ns.size) < 0.1] = np.nan
+    times = NoisyTimes(log_ns, np.full(log_ns.size, 1e-4), np.full(log_ns.size, 30.0))
+    some = np.arange(200) * 40 + dice.integers(0, 40, 200)
+    all_of_them = fastest(times, group)
+    found = fastest(times, group, of=some, order=np.lexsort((log_ns, group)))
+    assert found.best == pytest.approx(all_of_them.best)
+    for name in ("behind", "variance", "degrees"):
+        wanted = getattr(all_of_them, name)[some]
+        assert getattr(found, name)[some] == pytest.approx(wanted, nan_ok=True)
+        assert np.isnan(wanted).sum() < 40

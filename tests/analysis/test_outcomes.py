@@ -5,7 +5,7 @@ import math
 import polars as pl
 import pytest
 
-from kernel_matrix.analysis.outcomes import OUTCOMES, SESSIONS, outcomes, sessions
+from kernel_matrix.analysis.outcomes import OUTCOMES, SESSIONS, aggregate, outcomes, sessions
 from kernel_matrix.analysis.tables import open_tables
 from kernel_matrix.errors import StoreError
 from kernel_matrix.measure.intervals import log_interval
@@ -114,3 +114,9 @@ def test_outcomes_withdraw_verdicts_that_many_make_chance():
 
 def test_outcomes_without_chances_keep_their_verdicts():
     assert only(outcomes(cells([cell(verdict="slower")])))["verdict"] == "slower"
+
+
+def test_aggregate_groups_only_rows_that_share_a_key():
+    rows = pl.LazyFrame({"a": [1, 2, 1, None, None], "b": ["x", "x", "x", None, None], "n": [1, 2, 3, 4, 5]})
+    found = aggregate(rows, ("a", "b"), pl.col("n").sum()).collect()
+    assert found.rows() == [(2, "x", 2), (1, "x", 4), (None, None, 9)]

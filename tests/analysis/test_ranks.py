@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import kendalltau, t
 
 from kernel_matrix.analysis.questions import QuestionOptions, ask
-from kernel_matrix.analysis.ranks import MOST_RIVALS
+from kernel_matrix.analysis.ranks import MOST_RIVALS, NoiseDraws
 from kernel_matrix.errors import NothingSelectedError, UsageError
 from tests.analysis.made import cell, over_sessions, tables
 from tests.analysis.test_standings import FAILED, LOST
@@ -230,3 +230,13 @@ def test_cells_without_gpu_are_left_out_and_counted():
     found = answers(rows)["ranks"]
     assert "2 cells do not name their GPU" in told(found)
     assert found.table.select("gpu", "other").rows() == [("x", "y")]
+
+
+@pytest.mark.parametrize("degrees", [3.0, 30.0, np.inf])
+def test_noise_lines_are_quantiles_of_students_t(degrees):
+    error = np.full(2, 0.001)
+    drawn = NoiseDraws(2).lines(error, np.full(2, degrees))
+    # The worst of two is below a line with the chance that both are.
+    wanted = math.exp(0.001 * t.ppf(0.99**0.5, min(degrees, 1e6)))
+    assert math.log(drawn[-1]) == pytest.approx(math.log(wanted), rel=0.25)
+    assert drawn[0] < drawn[1] < drawn[2]

@@ -404,7 +404,7 @@ def _compared(
     slices: Sequence[tuple[Mapping[str, Any], Places]],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Make the rows of ``ranks`` and ``regret``: every pair of GPUs in every slice."""
-    drawn = _NoiseDraws(facts.height)
+    drawn = NoiseDraws(facts.height)
 
     def compare(two: tuple[_Platform, _Platform]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         one, other = two
@@ -437,7 +437,7 @@ def _ceilings(tau: _Taus, one: _Platform, other: _Platform, groups: Places) -> d
     }
 
 
-def _regret(moved: _Moved, groups: Places, facts: pl.DataFrame, drawn: _NoiseDraws) -> dict[str, Any]:
+def _regret(moved: _Moved, groups: Places, facts: pl.DataFrame, drawn: NoiseDraws) -> dict[str, Any]:
     known = groups[~np.isnan(moved.regret[groups])]
     summary: dict[str, Any] = {"groups": len(known), "fails": int(moved.fails[groups].sum())}
     if not len(known):
@@ -476,7 +476,7 @@ def _figures(ascending: NDArray[np.floating[Any]]) -> Floats:
     return found
 
 
-class _NoiseDraws:
+class NoiseDraws:
     """Draws of Student's t, shared by all pairs of GPUs and slices, since drawing would take longer than all the rest.
 
     A noise line is about its own row, so rows need not be independent of each other. Drawn are E and A of Bailey's form
