@@ -121,10 +121,10 @@ def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def aggregate(rows: pl.LazyFrame, key: Sequence[str], *columns: pl.Expr) -> pl.LazyFrame:
-    """Make one row per ``key`` from all columns of ``rows``.
+    """Make one row per ``key`` from all columns of ``rows``; rows that are alone come first, in their order.
 
-    A row that is alone stays as it is, since grouping most rows alone takes many times as long as all the rest: each of
-    ``columns`` must be what is in such a row. The keys of the others are in order behind them.
+    A row that is alone is taken as it is, so ``columns`` must be aggregations that leave a single row as it is. Most rows
+    are alone, and to group them too would take many times as long as all the rest.
     """
     several = may_repeat(key)
     alone, others = rows.filter(~several), rows.filter(several)
