@@ -153,7 +153,7 @@ def _half_width(deviation: Array, degrees: Array, count: Array) -> Array:
 
 def _costs(cells: pl.LazyFrame, values: pl.DataFrame) -> pl.DataFrame:
     """Compute the seconds of each cell's records; those of a record with several workloads are divided among them."""
-    spent = cells.select("record", "total_s").drop_nulls().unique("record").collect()
+    spent = cells.select("record", "total_s").drop_nulls().filter(pl.col("record").is_first_distinct()).collect()
     ran = values.select("cell", "record").unique()
     shared = ran.join(ran.group_by("record").agg(pl.len().alias("_cells")), on="record").join(spent, on="record")
     return shared.group_by("cell").agg((pl.col("total_s") / pl.col("_cells")).sum().alias("spent_s"))

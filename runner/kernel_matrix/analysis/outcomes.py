@@ -123,8 +123,8 @@ def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
 def aggregate(rows: pl.LazyFrame, key: Sequence[str], *columns: pl.Expr) -> pl.LazyFrame:
     """Make one row per ``key`` from all columns of ``rows``; rows that are alone come first, in their order.
 
-    A row that is alone is taken as it is, so ``columns`` must be aggregations that leave a single row as it is. Most rows
-    are alone, and to group them too would take many times as long as all the rest.
+    A row that is alone is taken as it is, so ``columns`` must be aggregations that leave a single row as it is. Most
+    rows are alone, and to group them too would take many times as long as all the rest.
     """
     several = may_repeat(key)
     alone, others = rows.filter(~several), rows.filter(several)

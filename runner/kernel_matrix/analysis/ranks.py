@@ -47,6 +47,8 @@ MOST_RIVALS: Final = 50
 """Candidates of one group whose pairs are ordered; of more, a random subset of this size."""
 
 _GROUP: Final = ("problem", "dtype", "workload")
+_AT_ONCE: Final = 50_000
+"""Pairs of candidates that are ordered together: their values stay in the cache of a processor."""
 _SEED: Final = 20_160_907
 """Fixed, so that the same tables give the same answer."""
 
@@ -205,7 +207,14 @@ def _pairs(field: _Field) -> _Pairs:
 
 def _ordered(side: _Side, pairs: _Pairs, margin: float) -> _Order:
     """Order the candidates of each pair on one GPU."""
-    first, second = pairs.first, pairs.second
+    steps = np.arange(0, pairs.first.size, _AT_ONCE)[1:]
+    parts = zip(np.split(pairs.first, steps), np.split(pairs.second, steps), strict=True)
+    columns = zip(*(_order_columns(side, first, second, margin) for first, second in parts), strict=True)
+    return _Order(*(np.concatenate(column) for column in columns))
+
+
+def _order_columns(side: _Side, first: Places, second: Places, margin: float) -> tuple[Floats, ...]:
+    """Compute the fields of :class:`_Order` for some pairs."""
     difference = side.log_ns[first] - side.log_ns[second]
     with np.errstate(divide="ignore", invalid="ignore"):
         variance, parts = (each[first] + each[second] for each in (side.variance, side.variance**2 / side.degrees))
@@ -214,15 +223,8 @@ def _ordered(side: _Side, pairs: _Pairs, margin: float) -> _Order:
     beyond = np.abs(difference) > np.log1p(margin)
     signs = np.where(known | beyond, np.sign(difference), 0)
     apart = np.where(known, size > normal_quantile(), beyond)
-    return _Order(
-        timed=_exact(timed),
-        known=_exact(known),
-        ordered=_exact(signs != 0),
-        signs=_exact(signs),
-        apart=_exact(apart),
-        signs_apart=_exact(signs * apart),
-        again=np.where(known, repeated_agreement(size), 0.0),
-    )
+    exact = (_exact(each) for each in (timed, known, signs != 0, signs, apart, signs * apart))
+    return (*exact, timed.astype(np.float64), np.where(known, repeated_agreement(size), 0.0))
 
 
 def _exact(values: Floats | Truths) -> Floats:
@@ -231,7 +233,7 @@ def _exact(values: Floats | Truths) -> Floats:
     return small
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Order:
     """Order of pairs of candidates on one GPU; all values are 0 if one of the two is missing."""
 
@@ -247,6 +249,8 @@ class _Order:
     """1 if they differ by more than noise."""
     signs_apart: Floats
     """``signs`` of those that do; 0 for others."""
+    timed_64: Floats
+    """``timed`` in the width of ``again``, so that it need not be converted for each pair of GPUs."""
     again: Floats
     """Estimated agreement with a repetition of the measurement; 0 where the noise is unknown."""
 
@@ -294,7 +298,7 @@ def _taus(pairs: _Pairs, one: _Order, two: _Order) -> _Taus:
     tau = np.divide(total(one.signs, two.signs), scale, out=np.full(count.size, np.nan), where=scale > 0)
     again = [
         np.divide(
-            total(side.again, other.timed),
+            total(side.again, other.timed_64),
             count,
             out=np.full(count.size, np.nan),
             where=(total(side.known, other.timed) == count) & (count > 0),
