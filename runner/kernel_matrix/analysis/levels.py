@@ -24,6 +24,7 @@ from kernel_matrix.analysis.components import (
     sums_of_squares,
 )
 from kernel_matrix.analysis.outcomes import aggregate
+from kernel_matrix.analysis.parallel import map_threads
 from kernel_matrix.analysis.timed_sessions import OF, ONCE, RECURRING, TimedSessions, squares_around
 from kernel_matrix.analysis.within import WITHIN
 
@@ -52,8 +53,12 @@ def sums_of_cells(measured: TimedSessions, within: pl.DataFrame) -> pl.DataFrame
         *(pl.col(f"mean_{of}").mean() for of in OF),
         *(squares_around(pl.col(f"mean_{of}")).alias(f"within_{of}") for of in OF),
     ).collect()
-    inside = {of: within.filter(pl.col("of") == of).drop("of") for of in OF}
-    return pl.concat(_sums_of_one(groups, of, measured.chain).join(inside[of], on="cell", how="left") for of in OF)
+
+    def sums(of: str) -> pl.DataFrame:
+        inside = within.filter(pl.col("of") == of).drop("of")
+        return _sums_of_one(groups, of, measured.chain).join(inside, on="cell", how="left")
+
+    return pl.concat(map_threads(sums, OF))
 
 
 def _sums_of_one(groups: pl.DataFrame, of: str, chain: NestedLevels) -> pl.DataFrame:

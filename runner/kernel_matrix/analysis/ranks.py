@@ -47,6 +47,8 @@ MOST_RIVALS: Final = 50
 """Candidates of one group whose pairs are ordered; of more, a random subset of this size."""
 
 _GROUP: Final = ("problem", "dtype", "workload")
+_NEEDED: Final = (*_GROUP, "toolchain", "gpu", "candidate", "standing", "candidate_ns", "log_error", "log_degrees")
+"""Columns of standings that are read, beside those of slices."""
 _AT_ONCE: Final = 50_000
 """Pairs of candidates that are ordered together: their values stay in the cache of a processor."""
 _SEED: Final = 20_160_907
@@ -92,7 +94,7 @@ def ranks(tables: Tables, request: QuestionOptions) -> list[Answer]:
     by = _slices(request)
     found = standings(tables.cells)
     gpus, nameless = chosen_gpus(found.table, request.platforms)
-    here = found.table.filter(pl.col("gpu").is_in(gpus))
+    here = found.table.select(list(dict.fromkeys((*_NEEDED, *by)))).filter(pl.col("gpu").is_in(gpus))
     group = _GROUP if one_toolchain_per_gpu(here) else (*_GROUP, "toolchain")
     rivals = here.filter(pl.col("candidate").n_unique().over(group) > 1)
     field, facts = _field(rivals, gpus, group), _facts(rivals, group, by)
