@@ -185,7 +185,7 @@ class _Pairs:
         sums, start = np.zeros(sum(groups.size for groups, _ in self.blocks)), 0
         for groups, count in self.blocks:
             part = slice(start, start := start + groups.size * count)
-            sums[groups] = np.vecdot(one[part].reshape(-1, count), two[part].reshape(-1, count))
+            sums[groups] = np.einsum("ij,ij->i", one[part].reshape(-1, count), two[part].reshape(-1, count))
         return sums
 
 
