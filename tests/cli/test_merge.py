@@ -53,6 +53,7 @@ def test_traces_are_merged_only_where_they_are_asked_for(lab: Path) -> None:
     assert document["discarded"] == {"contended": 2, "other": 0, "throttled": 0}
     assert "telemetry" not in merge(lab).stdout
     assert not (lab / "tables" / "telemetry.parquet").exists()
+    assert pl.read_parquet(lab / "tables" / "objections.parquet").columns == ["record", "workload", "checks"]
 
 
 def test_rejections_are_shown_up_to_twenty_and_strict_exits_4(lab: Path) -> None:

@@ -10,7 +10,17 @@ from typing import Final
 import polars as pl
 
 from kernel_matrix.errors import StoreError
-from kernel_matrix.results.schema import TABLES, TABLES_VERSION, TELEMETRY, TELEMETRY_FILE, VERSION_KEY
+from kernel_matrix.model.enums import Verdict, VerdictReason
+from kernel_matrix.results.schema import (
+    CELLS,
+    OBJECTIONS,
+    OBJECTIONS_FILE,
+    TABLES,
+    TABLES_VERSION,
+    TELEMETRY,
+    TELEMETRY_FILE,
+    VERSION_KEY,
+)
 
 _JOINED: Final = ("cells", "samples", "kernels")
 """Tables whose rows name a record by its number within their folder."""
@@ -31,6 +41,8 @@ class Tables:
 def open_tables(folders: Sequence[Path]) -> Tables:
     """Concatenate the tables of all ``folders``, giving each record its own number.
 
+    Verdicts that the audit of a folder withholds are ``inconclusive``.
+
     Raises:
         StoreError: A table is missing, damaged, or has another schema.
     """
@@ -38,6 +50,9 @@ def open_tables(folders: Sequence[Path]) -> Tables:
     offset = 0
     for folder in folders:
         found = {name: _scan(folder / f"{name}.parquet", columns) for name, columns in TABLES.items()}
+        if (file := folder / OBJECTIONS_FILE).is_file():
+            objections = _scan(file, OBJECTIONS).collect()
+            found["cells"] = found["cells"] if objections.is_empty() else _withhold_verdicts(found["cells"], objections)
         for name, frame in found.items():
             renumbered = frame.with_columns(pl.col("record") + pl.lit(offset, pl.UInt32)) if offset else frame
             parts[name].append(renumbered if name in _JOINED else frame)
@@ -49,6 +64,24 @@ def open_tables(folders: Sequence[Path]) -> Tables:
     return Tables(
         **{name: pl.concat(frames) for name, frames in parts.items()},
         telemetry=pl.concat(telemetry) if telemetry else None,
+    )
+
+
+def _withhold_verdicts(cells: pl.LazyFrame, objections: pl.DataFrame) -> pl.LazyFrame:
+    """Make verdicts ``inconclusive`` where checks of the audit object."""
+    counts = objections.lazy().select("record", "workload", _objecting=pl.col("checks").list.len())
+    withheld = pl.when(pl.col("_objecting").is_not_null() & pl.col("verdict").is_not_null())
+    return (
+        cells.join(counts, on=["record", "workload"], how="left", nulls_equal=True, maintain_order="left")
+        .with_columns(
+            verdict=withheld.then(pl.lit(Verdict.INCONCLUSIVE.value, CELLS["verdict"])).otherwise("verdict"),
+            verdict_reason=withheld.then(pl.lit(VerdictReason.AUDIT_OBJECTS.value, CELLS["verdict_reason"])).otherwise(
+                "verdict_reason"
+            ),
+            verdict_figure=withheld.then(pl.col("_objecting").cast(pl.Float64)).otherwise("verdict_figure"),
+            verdict_chance=withheld.then(None).otherwise("verdict_chance"),
+        )
+        .drop("_objecting")
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kernel_matrix.analysis.audit import write_objections
 from kernel_matrix.results.importing import ImportReport
 from kernel_matrix.results.importing import import_results as _import_results
 from kernel_matrix.results.merge import MergeReport
@@ -24,6 +25,8 @@ def merge(
 ) -> MergeReport:
     """Check every record and write the tables ``cells``, ``samples``, ``kernels`` and ``hosts`` as Parquet.
 
+    Verdicts to which the audit objects are listed beside them, and withheld where the tables are read.
+
     Args:
         folders: Result folders; records of all of them go into one set of tables.
         out: The folder the tables are written to.
@@ -39,7 +42,9 @@ def merge(
         >>> kernel_matrix.merge("results/example-h200", "tables").records  # doctest: +SKIP
         583
     """
-    return _merge(as_paths(folders), Path(out), traces=traces, progress=progress)
+    report = _merge(as_paths(folders), Path(out), traces=traces, progress=progress)
+    write_objections(Path(out))
+    return report
 
 
 def import_results(
@@ -70,7 +75,7 @@ def import_results(
         NothingSelectedError: Nothing could be read.
         StoreError: The tables cannot be written.
     """
-    return _import_results(
+    report = _import_results(
         as_paths(paths),
         Path(out),
         format_name=form,
@@ -80,6 +85,8 @@ def import_results(
         dtype=dtype,
         mapping=None if mapping is None else Path(mapping),
     )
+    write_objections(Path(out))
+    return report
 
 
 def rejected_list(out: str | Path) -> Path:

@@ -285,6 +285,8 @@ class VerdictReason(str, Enum):
     """The figure is the number of timed calls, too few for a median that one outlier cannot move."""
     SCATTERED = "scattered"
     """The figure is the share of calls that are 1.5× off their median, which thus does not describe them."""
+    AUDIT_OBJECTS = "audit_objects"
+    """The figure is the number of the audit's checks that leave no ground for a verdict, given all results merged."""
     ONE_OF_MANY = "one_of_many"
     """Of all verdicts of the table, too many like this one would be chance; the figure is the chance of this one."""
 

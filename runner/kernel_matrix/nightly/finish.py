@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kernel_matrix.analysis.accepted import Acceptance
+from kernel_matrix.analysis.audit import write_objections
 from kernel_matrix.analysis.compare import compare
 from kernel_matrix.analysis.comparison import Answered, Comparison
 from kernel_matrix.analysis.tables import open_tables
@@ -133,6 +134,7 @@ def _is_merged(night: Night, measured: NightProgress, troubles: list[str]) -> bo
 
 def _merge(night: Night, troubles: list[str]) -> None:
     merged = merge([night.folder], tables_of(night.folder), traces=True)  # its page shows them
+    write_objections(tables_of(night.folder))
     if merged.rejected:
         troubles.append(
             f"{len(merged.rejected)} files are no valid records; rejected.jsonl beside the tables says why."

@@ -30,6 +30,7 @@ _FIGURES: Final[Mapping[VerdictReason, str]] = {
     VerdictReason.BOUND_BELOW_1: _RATIO,
     VerdictReason.FEW_CALLS: _NUMBER,
     VerdictReason.SCATTERED: _SHARE,
+    VerdictReason.AUDIT_OBJECTS: _NUMBER,
     VerdictReason.ONE_OF_MANY: _SHARE,
 }
 """Form of each reason's figure; shares are shown in percent."""

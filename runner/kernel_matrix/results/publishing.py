@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from kernel_matrix.errors import StoreError
-from kernel_matrix.results.schema import TABLES_VERSION, TELEMETRY_FILE, VERSION_KEY
+from kernel_matrix.results.schema import OBJECTIONS_FILE, TABLES_VERSION, TELEMETRY_FILE, VERSION_KEY
 
 REJECTED = "rejected.jsonl"
 """File beside the tables: one JSON object per rejected file, with path, reason and detail."""
@@ -42,7 +42,8 @@ def aside(out: Path, *, untouched: str) -> Iterator[Path]:
 def publish(tables: Mapping[str, Path], rejected: Iterable[Mapping[str, Any]], out: Path) -> dict[str, Path]:
     """Move the finished ``tables`` into ``out``, with the list of what is missing from them.
 
-    An older table ``telemetry`` is removed if ``tables`` has none, because its record numbers no longer match.
+    Older tables ``telemetry`` and ``objections`` are removed unless ``tables`` has them, because their record numbers
+    no longer match.
 
     Args:
         tables: Table → its file in a folder of :func:`aside`.
@@ -55,6 +56,7 @@ def publish(tables: Mapping[str, Path], rejected: Iterable[Mapping[str, Any]], o
     listing = tables["cells"].with_name(REJECTED)
     listing.write_text("".join(f"{json.dumps(row, sort_keys=True)}\n" for row in rejected), encoding="utf-8")
     listing.replace(out / REJECTED)
-    if "telemetry" not in tables:
-        (out / TELEMETRY_FILE).unlink(missing_ok=True)
+    for name, file_name in (("telemetry", TELEMETRY_FILE), ("objections", OBJECTIONS_FILE)):
+        if name not in tables:
+            (out / file_name).unlink(missing_ok=True)
     return {name: file.replace(out / file.name) for name, file in tables.items()}

@@ -90,6 +90,12 @@ TABLES: Final = {"cells": CELLS, "samples": SAMPLES, "kernels": KERNELS, "hosts"
 
 TELEMETRY_FILE: Final = "telemetry.parquet"
 TELEMETRY: Final = _schema("telemetry")
+OBJECTIONS_FILE: Final = "objections.parquet"
+OBJECTIONS: Final[dict[str, pl.DataType]] = {
+    **{name: CELLS[name] for name in ("record", "workload")},
+    "checks": pl.List(pl.String()),
+}
+"""Rows of ``cells`` whose verdict the audit withholds, and the names of its checks."""
 """Schema of the table of all traces, in file order. It is large and written only on request."""
 
 DEVICE: Final = tuple(column.name for column in columns_of(DeviceInfo, table="hosts"))

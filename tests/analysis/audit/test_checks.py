@@ -7,7 +7,8 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from kernel_matrix.analysis.audit import CHECKS, FINDINGS, Severity, audit, chosen, objections
+from kernel_matrix.analysis.audit import CHECKS, FINDINGS, Severity, audit, chosen, objections, write_objections
+from kernel_matrix.analysis.outcomes import outcomes
 from kernel_matrix.analysis.tables import open_tables
 from kernel_matrix.errors import NothingSelectedError, UsageError
 from tests.analysis.audit.planted import CALLS, clean, heard, tables_of, with_samples
@@ -494,6 +495,18 @@ def test_objections_name_rows_and_checks():
     odd = {(row["record"], row["workload"]) for row in cells_.to_dicts() if first(row)}
     other_board = {(row["record"], row["workload"]) for row in cells_.to_dicts() if row["gpu"] == "t4"}
     assert found == {**{row: ["odd_cell"] for row in odd}, **{row: ["wrong_board"] for row in other_board}}
+
+
+def test_written_objections_withhold_verdicts_when_tables_are_read(tmp_path):
+    rows = [{**row, "verdict": "faster"} for row in slower(8.0, first)]
+    folder = write(tmp_path / "tables", rows)
+    write_objections(folder)
+    found = outcomes(open_tables([folder]).cells).collect()
+    withheld = found.filter(pl.col("verdict") == "inconclusive")
+    assert withheld["verdict_reason"].unique().to_list() == ["audit_objects"]
+    assert 0 < withheld.height == objections(open_tables([folder])).height < found.height
+    write_objections(write(folder, [{**row, "verdict": "faster"} for row in clean()]))
+    assert outcomes(open_tables([folder]).cells).collect()["verdict"].unique().to_list() == ["faster"]
 
 
 def test_objections_of_clean_tables_are_none():

@@ -194,8 +194,10 @@ def test_what_cannot_be_asked_for(tmp_path, two):
 
 def test_merge_without_traces_removes_older_telemetry(tmp_path, two):
     put(tmp_path / "out" / "telemetry.parquet", b"older")
+    put(tmp_path / "out" / "objections.parquet", b"older")
     import_results([two], tmp_path / "out")
     assert not (tmp_path / "out" / "telemetry.parquet").exists()
+    assert not (tmp_path / "out" / "objections.parquet").exists()
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
         *(f"{n}.parquet" for n in NAMES[:3]),
         "rejected.jsonl",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Final
 
 import polars as pl
@@ -23,11 +24,23 @@ from kernel_matrix.analysis.audit import (
 )
 from kernel_matrix.analysis.audit.check import FINDINGS, SEVERITIES, AuditCheck, Severity
 from kernel_matrix.analysis.audit.objected_rows import find_objections, objecting
-from kernel_matrix.analysis.tables import Tables
+from kernel_matrix.analysis.tables import Tables, open_tables
 from kernel_matrix.errors import NothingSelectedError, UsageError
 from kernel_matrix.plugins import Registry
+from kernel_matrix.results.publishing import METADATA, aside
+from kernel_matrix.results.schema import OBJECTIONS_FILE
 
-__all__ = ["CHECKS", "FINDINGS", "SEVERITIES", "AuditCheck", "Severity", "audit", "chosen", "objections"]
+__all__ = [
+    "CHECKS",
+    "FINDINGS",
+    "SEVERITIES",
+    "AuditCheck",
+    "Severity",
+    "audit",
+    "chosen",
+    "objections",
+    "write_objections",
+]
 
 _ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
@@ -164,3 +177,16 @@ def objections(tables: Tables, names: Sequence[str] = ()) -> pl.DataFrame:
         UsageError: A name is unknown.
     """
     return find_objections(tables, chosen(names) if names else objecting(chosen()))
+
+
+def write_objections(folder: Path) -> None:
+    """Write the table of :func:`objections` to the merged tables in ``folder``, which are read with it from then on.
+
+    Raises:
+        StoreError: It cannot be written, or the tables are damaged.
+    """
+    found = objections(open_tables([folder]))
+    with aside(folder, untouched="the other tables") as temporary:
+        file = temporary / OBJECTIONS_FILE
+        found.write_parquet(file, metadata=METADATA)
+        file.replace(folder / OBJECTIONS_FILE)
