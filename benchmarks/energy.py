@@ -15,8 +15,8 @@ from pathlib import Path
 
 import gpu_runs
 
-from kernel_matrix.measure.energy import energy_ratio, joules_per_call, over_sessions
-from kernel_matrix.measure.intervals import Interval
+from kernel_matrix.measure.energy import energy_ratio, joules_per_call
+from kernel_matrix.measure.intervals import log_interval
 from kernel_matrix.measure.timed import CANDIDATE
 from kernel_matrix.results.reading import Document, read_record
 
@@ -70,7 +70,7 @@ def report(record: Document) -> None:
         mean = statistics.fmean(estimates)
         spread = statistics.stdev(estimates) / mean if len(estimates) > 1 else 0.0
         left = statistics.fmean(one.half_width for one in found)
-        whole: Interval = over_sessions(ratios)
+        whole = log_interval([one.estimate for one in ratios])
         print(f"{name:<14}{mean * 1e3:>10.4f}{power(workloads):>8.1f}{left:>13.2%}{spread:>8.2%}", end="  ")
         print(f"{whole.estimate:.4f} ({whole.low:.4f} to {whole.high:.4f})")
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
-from kernel_matrix.measure.energy import energy_ratio, joules_per_call, over_sessions
-from kernel_matrix.measure.intervals import Interval
+from kernel_matrix.measure.energy import energy_ratio, joules_per_call
+from kernel_matrix.measure.intervals import log_interval
 
 
 def reading(contestant="candidate", energy_mj=450_000, calls=10_000, **changes):
@@ -41,22 +39,27 @@ def test_no_energy_at_all_has_no_ratio():
     assert energy_ratio({"energies": [reading(energy_mj=0), reading("eager")]}) is None
 
 
-def test_one_session_has_no_interval():
-    found = over_sessions([Interval(2.0, 1.9, 2.1)])
-    assert (found.estimate, found.low, found.high) == (2.0, 0.0, math.inf)
+def counted(generator, watts, period_ns=100_000_000, reads_ns=15_000_000):
+    """A reading of a second of calls that take 10 µs, by a counter that is read now and then and moves in steps."""
+    changes = np.arange(generator.uniform(0, period_ns), 10**9, period_ns)
+    reads = np.arange(generator.uniform(0, reads_ns), 10**9, reads_ns)
+    seen = [(reads[place - 1], reads[place]) for place in np.searchsorted(reads, changes) if 0 < place < reads.size]
+    (first_early, first_late), (last_early, last_late) = seen[0], seen[-1]
+    joules = watts * (len(seen) - 1) * period_ns / 1e9
+    times = {"ended_ns": 10**9 + 5, "shortest_ns": last_early - first_late, "longest_ns": last_late - first_early}
+    return reading(energy_mj=joules * 1000, calls=100_000, **times)
 
 
-def test_sessions_that_agree_still_have_the_bounds_of_the_counter():
-    found = over_sessions([Interval(2.0, 1.9, 2.1)] * 4)
-    assert (found.estimate, found.low, found.high) == pytest.approx((2.0, 1.9, 2.1))
-
-
-def test_the_interval_covers_the_truth_at_least_as_often_as_it_says():
+def test_bounds_hold_the_truth_and_intervals_of_sessions_cover_it():
     generator = np.random.default_rng(3)
-    held = 0
-    for _ in range(2000):
-        bias = math.exp(generator.uniform(-0.01, 0.01))  # what the counter's steps may hide
-        ratios = [2 * bias * math.exp(generator.normal(scale=0.01)) for _ in range(4)]
-        found = over_sessions([Interval(ratio, ratio / 1.01, ratio * 1.01) for ratio in ratios])
-        held += found.low <= 2 <= found.high
-    assert held / 2000 > 0.95
+    covered, held, sets = 0, 0, 1000
+    for _ in range(sets):
+        found = [
+            joules_per_call({"energies": [counted(generator, 500 * generator.lognormal(0, noise))]}, "candidate")
+            for noise in (0.0, *[0.002] * 4)
+        ]
+        held += found[0].low <= 500e-5 <= found[0].high
+        over_sessions = log_interval([one.estimate for one in found[1:]])
+        covered += over_sessions.low <= 500e-5 <= over_sessions.high
+    assert held == sets
+    assert 0.93 <= covered / sets <= 0.97

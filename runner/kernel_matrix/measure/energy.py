@@ -6,11 +6,11 @@ call. All that the board takes is in it, idle power too. What the counter's step
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
-from kernel_matrix.measure.intervals import Interval, log_interval
+from kernel_matrix.measure.intervals import Interval
 from kernel_matrix.measure.timed import CANDIDATE, EAGER
 
 
@@ -42,23 +42,9 @@ def energy_ratio(workload: Mapping[str, Any]) -> Interval | None:
     return Interval(theirs.estimate / ours.estimate, theirs.low / ours.high, theirs.high / ours.low)
 
 
-def over_sessions(sessions: Sequence[Interval]) -> Interval:
-    """Return the geometric mean over sessions, with a 95 % t interval that is widened by the counter's mean bounds.
-
-    One session has no interval: its bounds are 0 and infinity.
-    """
-    found = log_interval([session.estimate for session in sessions])
-    low, high = (fmean(numbers) for numbers in zip(*map(_relative_bounds, sessions), strict=True))
-    return Interval(found.estimate, found.low * low, found.high * high)
-
-
 def _of_reading(reading: Mapping[str, Any]) -> tuple[float, float, float]:
     """Return joules per call: estimate, least and most."""
     joules = reading["energy_mj"] / 1000
     call_ns = (reading["ended_ns"] - reading["started_ns"]) / reading["calls"]
     least, most = joules * call_ns / reading["longest_ns"], joules * call_ns / reading["shortest_ns"]
     return joules * call_ns / fmean((reading["longest_ns"], reading["shortest_ns"])), least, most
-
-
-def _relative_bounds(found: Interval) -> tuple[float, float]:
-    return found.low / found.estimate, found.high / found.estimate

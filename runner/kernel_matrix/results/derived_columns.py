@@ -170,7 +170,7 @@ class AttemptColumns:
     energy_ratio_mean: float | None
     """Geometric mean of the sessions' `energy_ratio`."""
     energy_ratio_low: float | None
-    """Lower end of its 95 % interval, with what the counter's steps leave open; `None` for one session."""
+    """Lower end of its 95 % interval; `None` for one session."""
     energy_ratio_high: float | None
     """Upper end of its 95 % interval; `None` for one session."""
     verdict_sessions: Small | None

@@ -11,9 +11,9 @@ from statistics import median
 from typing import Any
 
 from kernel_matrix.measure.drift import Anchor, code_drift, machine_drift
-from kernel_matrix.measure.energy import energy_ratio, over_sessions
+from kernel_matrix.measure.energy import energy_ratio
 from kernel_matrix.measure.grade import GradedTime, grade, spread_between, spread_within
-from kernel_matrix.measure.intervals import Interval
+from kernel_matrix.measure.intervals import Interval, log_interval
 from kernel_matrix.measure.timed import CANDIDATE, EAGER, WorkloadTimes
 from kernel_matrix.measure.verdict import SpeedupVerdict, compare_sessions
 from kernel_matrix.model.enums import ClockState, Status
@@ -113,7 +113,7 @@ def _judgement(sessions: list[_Session], trust: _Trust) -> WorkloadJudgement:
     medians = [session.median_ns for session in sessions]
     eager = [ns for session in sessions if (ns := session.times.time_ns(EAGER))]
     between = spread_between(medians)
-    energies = [session.energy for session in sessions if session.energy is not None]
+    energies = [session.energy.estimate for session in sessions if session.energy is not None]
     drift = machine_drift([anchor for session in sessions for anchor in session.anchors])
     return WorkloadJudgement(
         candidate_ns=median(medians),
@@ -131,7 +131,8 @@ def _judgement(sessions: list[_Session], trust: _Trust) -> WorkloadJudgement:
         spread_between=between,
         machine_drift=drift,
         code_drift=code_drift(medians, [session.anchors for session in sessions]),
-        energy=over_sessions(energies) if energies else None,
+        # What the counter's steps hide differs from session to session, so it is in their spread.
+        energy=log_interval(energies) if energies else None,
     )
 
 

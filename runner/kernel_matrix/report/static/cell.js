@@ -57,7 +57,7 @@ function cellPage(row) {
         ['Method', get('origin_method')], ['Model', get('origin_model')], ['Round', known(get('origin_round'), plain)], ['Tier', get('tier')], ['Declared to end', get('expect')],
         ['Lines of code', known(get('code_lines'), plain)], ['Largest complexity (Python)', known(get('code_complexity'), plain)], ['Maintainability (Python)', known(get('code_maintainability'), (v) => `${plain(v)} of 100`)],
         ['Kernels launched per call', known(get('launches_per_call'), plain)],
-        ['… by the reference', known(get('eager_launches'), plain)], ['… by torch.compile', known(get('compile_launches'), plain)],
+        ['Launched by the reference', known(get('eager_launches'), plain)], ['Launched by torch.compile', known(get('compile_launches'), plain)],
       ]))),
     notesOf(get('labels'), 'Labels', data.labels), notesOf(get('findings'), 'Findings in the source', {}), notesOf(get('warnings'), 'Warnings', {}),
     ...samplesOf(row), ...looksOf(row), elsewhere(row),
