@@ -17,10 +17,17 @@ import numpy as np
 import polars as pl
 
 from kernel_matrix.analysis.comparison import ComparisonRules
-from kernel_matrix.analysis.differences import LogDifferences, benjamini_hochberg, unpaired_differences
+from kernel_matrix.analysis.differences import (
+    benjamini_hochberg,
+    default_deviation,
+    noise_classes,
+    unpaired_differences,
+)
 from kernel_matrix.analysis.relabelled_sessions import LEVELS
 
 CELLS: Final = 500
+SHORT: Final = 200
+"""Of these, cells with short calls in :func:`by_size`; they come first."""
 RULES: Final = ComparisonRules()
 Array = Any
 Noise = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -46,6 +53,10 @@ def stray_sessions(dice: np.random.Generator, shape: tuple[int, ...]) -> Array:
 def two_states(dice: np.random.Generator, shape: tuple[int, ...]) -> Array:
     cells = dice.random((shape[0], 1, 1)) < 0.2
     return dice.normal(0, 0.003, shape) + 0.03 * (cells & (dice.random(shape) < 0.5))
+
+
+def by_size(dice: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return dice.normal(0, 1, shape) * np.where(np.arange(shape[0]) < SHORT, 0.02, 0.003)[:, None, None]
 
 
 def uneven(dice: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -87,6 +98,10 @@ CASES: Final = (
     Case("runs differ by 0.5 %, base of 1", normal, run_deviation=0.005),
     Case("8 nights of one session", normal, base=1, new=1, runs=8),
     *(
+        Case(f"200 short calls 2 %, 300 long 0.3 %, {sessions} and {sessions} sessions", by_size, sessions, sessions)
+        for sessions in (5, 3, 2)
+    ),
+    *(
         Case(f"{name}, one session a side, +30 %", noise, 1, 1, slower=0.3)
         for name, noise in (("normal, 1 %", one_percent), ("t", heavy_tails), ("two states", two_states))
     ),
@@ -111,14 +126,15 @@ def main() -> None:
 def measured(case: Case, pages: int, dice: np.random.Generator) -> dict[str, Any]:
     """Return the figures of one case."""
     alarms, covered, found, smallest = [], [], [], []
+    short = SHORT if case.noise is by_size else 0
     for _ in range(pages):
         base, new = page(case, dice)
-        unchanged = tested(base, new)
+        unchanged = tested(base, new, short)
         alarms.append(int(flagged(unchanged).sum()))
-        covered.append(float(np.mean(np.abs(unchanged.effect) <= unchanged.reach[LEVELS[1]])))
-        smallest.append(float(np.median(unchanged.smallest(RULES.margin))))
-        new[0] += np.log1p(case.slower)
-        found.append(bool(flagged(tested(base, new))[0]))
+        covered.append(float(np.mean(np.abs(unchanged["effect"]) <= unchanged["reach"])))
+        smallest.append(float(np.median(unchanged["smallest"])))
+        new[-1] += np.log1p(case.slower)
+        found.append(bool(flagged(tested(base, new, short))[-1]))
     return {
         "case": case.name,
         "pages": pages,
@@ -138,19 +154,29 @@ def page(case: Case, dice: np.random.Generator) -> tuple[Array, Array]:
     return logs[:, : case.runs, : case.base], logs[:, case.runs :, : case.new].copy()
 
 
-def tested(base: Array, new: Array) -> LogDifferences:
+def tested(base: Array, new: Array, short: int) -> dict[str, Array]:
+    """Test every cell, in classes as ``compare`` does; the first ``short`` cells have short calls."""
     sides = []
     for side, logs in enumerate((base, new)):
         row, run, _session = (axis.ravel() for axis in np.indices(logs.shape))
         sides.append(pl.DataFrame({"row": row, "side": np.full(row.size, side), "run": run, "log": logs.ravel()}))
-    default = pl.DataFrame({"row": np.arange(CELLS), "deviation": np.full(CELLS, 0.02)})
-    return unpaired_differences(pl.concat(sides), default, RULES.q, mostly_unchanged=True)
+    row, sessions = np.arange(CELLS), pl.concat(sides)
+    default = pl.DataFrame({"row": row, "deviation": default_deviation(np.where(row < short, 2e3, 1e6))})
+    found = {name: np.empty(CELLS) for name in ("effect", "p", "strict", "reach", "smallest")}
+    for cells in noise_classes(default):
+        of_class = sessions.join(cells, on="row", how="semi")
+        one = unpaired_differences(of_class, cells, RULES.q * cells.height / CELLS, mostly_unchanged=True)
+        strict, reach = (one.reach[level] for level in LEVELS)
+        numbers = (one.effect, one.p, strict, reach, one.smallest(RULES.margin))
+        for name, values in zip(found, numbers, strict=True):
+            found[name][one.row.astype(int)] = values
+    return found
 
 
-def flagged(found: LogDifferences) -> Array:
+def flagged(found: dict[str, Array]) -> Array:
     """Flag what ``compare`` calls a regression or an improvement."""
-    beyond = np.abs(found.effect) - found.reach[LEVELS[0]] > np.log1p(RULES.margin)
-    return (benjamini_hochberg(found.p) < RULES.q) & beyond
+    beyond = np.abs(found["effect"]) - found["strict"] > np.log1p(RULES.margin)
+    return (benjamini_hochberg(found["p"]) < RULES.q) & beyond
 
 
 def told(row: dict[str, Any]) -> str:

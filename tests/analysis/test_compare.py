@@ -45,6 +45,19 @@ def noisy(rng, count, noise, sessions=5):
     return 1e4 * np.exp(rng.normal(0, 1, (count, sessions)) * np.broadcast_to(noise, (count,))[:, None])
 
 
+def test_intervals_hold_for_calls_of_each_size():
+    rng, covered = np.random.default_rng(4), {True: [], False: []}
+    for _ in range(10):
+        sides = [
+            many(np.vstack([0.2 * noisy(rng, 100, 0.02, 3), 100 * noisy(rng, 200, 0.003, 3)])) for _side in range(2)
+        ]
+        found = compare(*sides)
+        rows = found.rows.with_columns(held=(pl.col("ratio_low") <= 1) & (pl.col("ratio_high") >= 1))
+        for short, shares in covered.items():
+            shares.append(rows.filter((pl.col("base_value") < 10_000) == short)["held"].mean())
+    assert all(0.93 <= np.mean(shares) <= 0.97 for shares in covered.values())
+
+
 @pytest.mark.parametrize(
     ("base", "new", "change", "reason"),
     [

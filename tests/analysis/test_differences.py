@@ -10,6 +10,7 @@ from kernel_matrix.analysis.differences import (
     NoiseSource,
     benjamini_hochberg,
     default_deviation,
+    noise_classes,
     paired_differences,
     shorth,
     unpaired_differences,
@@ -188,3 +189,21 @@ def test_shorth_is_the_middle_of_the_majority():
 def test_default_deviation_falls_with_the_size_of_the_call():
     assert default_deviation(np.array([2e3, 5e4, 1e6])).tolist() == [0.05, 0.03, 0.02]
     assert default_deviation(np.array([2e3, 1e6]), shared=np.array([False, True])).tolist() == [0.05, 0.06]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "classes"),
+    [
+        ({0.02: 100, 0.03: 100, 0.05: 100}, [100, 100, 100]),
+        ({0.02: 100, 0.03: 10, 0.05: 100}, [110, 100]),
+        ({0.02: 10, 0.03: 100, 0.05: 10}, [120]),
+        ({0.02: 3}, [3]),
+        ({}, []),
+    ],
+)
+def test_classes_of_few_cells_are_joined(numbers, classes):
+    deviations = [deviation for deviation, count in numbers.items() for _ in range(count)]
+    rows = {"row": list(range(len(deviations))), "deviation": deviations[::-1]}
+    found = noise_classes(pl.DataFrame(rows, schema={"row": pl.UInt32, "deviation": pl.Float64}))
+    assert [one.height for one in found] == classes
+    assert sorted(row for one in found for row in one["row"]) == rows["row"]

@@ -9,10 +9,17 @@ from kernel_matrix.analysis.time_noise import RunNoise, run_noise, standard_erro
 NO_RUNS = RunNoise(variance=0.0, degrees=0.0)
 
 
-def cells(logs, gpu="x", runs=1):
+def cells(logs, gpu="x", runs=1, size=0):
     """Moments of cells; ``logs`` has the shape (cells, sessions)."""
     squares = ((logs - logs.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
-    columns = {"gpu": gpu, "sessions": logs.shape[1], "runs": runs, "squares": squares, "squares_within": squares}
+    columns = {
+        "gpu": gpu,
+        "size": size,
+        "sessions": logs.shape[1],
+        "runs": runs,
+        "squares": squares,
+        "squares_within": squares,
+    }
     return pl.DataFrame(columns)
 
 
@@ -31,6 +38,20 @@ def test_noise_of_each_gpu_is_its_own():
     error, _ = standard_errors(both, NO_RUNS)
     assert error.head(400).median() == pytest.approx(0.01 / np.sqrt(3), rel=0.1)
     assert error.tail(400).median() == pytest.approx(0.03 / np.sqrt(3), rel=0.1)
+
+
+def test_noise_of_each_size_of_call_is_its_own():
+    both = pl.concat([cells(drawn(0.01, 3)), cells(drawn(0.03, 3, seed=2), size=2)])
+    error, _ = standard_errors(both, NO_RUNS)
+    assert error.head(400).median() == pytest.approx(0.01 / np.sqrt(3), rel=0.1)
+    assert error.tail(400).median() == pytest.approx(0.03 / np.sqrt(3), rel=0.1)
+
+
+def test_few_cells_of_a_size_have_the_noise_of_their_gpu():
+    few = cells(drawn(0.01, 2, count=5, seed=2), size=1)
+    error, degrees = standard_errors(pl.concat([cells(drawn(0.01, 2)), few]), NO_RUNS)
+    assert error.tail(5).to_numpy() == pytest.approx(np.full(5, 0.01 / np.sqrt(2)), rel=0.1)
+    assert degrees.tail(5).min() > 100
 
 
 @pytest.mark.parametrize(("sessions", "known"), [(1, False), (2, False), (3, True)])

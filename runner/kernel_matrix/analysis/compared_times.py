@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from kernel_matrix.analysis.differences import (
     NoiseSource,
     benjamini_hochberg,
     default_deviation,
+    noise_classes,
     paired_differences,
     unpaired_differences,
 )
@@ -77,16 +79,20 @@ def with_tests(
         .when(both & timed)
         .then(pl.lit("unpaired"))
     )
-    paired, others = (rows.filter(pl.col("test") == test) for test in ("paired", "unpaired"))
-    found = []
-    if not paired.is_empty():
-        found.append(paired_differences(pairs.join(paired, on="row", how="semi"), rules.q))
-    if not others.is_empty():
-        sessions = _sessions(others, sides, key)
-        shared = others["base_gpu_uuid"].is_null().to_numpy()
-        default = others.select("row", deviation=default_deviation(others["base_ns"].to_numpy(), shared=shared))
-        found.append(unpaired_differences(sessions, default, rules.q, mostly_unchanged=mostly_unchanged))
-    estimates = pl.concat([_estimates(one, rules) for one in found] or [pl.DataFrame(schema=_ESTIMATES)])
+    found: list[_ClassDifferences] = []
+    for test in ("paired", "unpaired"):
+        tested = rows.filter(pl.col("test") == test)
+        sessions = pairs if test == "paired" else _sessions(tested, sides, key)
+        for cells in noise_classes(_with_default(tested)):
+            of_class = sessions.join(cells, on="row", how="semi")
+            q = rules.q * cells.height / tested.height  # what a lone difference must reach is that of the whole page
+            differences = (
+                paired_differences(of_class, q)
+                if test == "paired"
+                else unpaired_differences(of_class, cells, q, mostly_unchanged=mostly_unchanged)
+            )
+            found.append(_ClassDifferences(differences, cells, alone=cells.height == tested.height))
+    estimates = pl.concat([_estimates(one.differences, rules) for one in found] or [pl.DataFrame(schema=_ESTIMATES)])
     estimates = estimates.with_columns(q=pl.Series(benjamini_hochberg(estimates["p"].to_numpy()), dtype=pl.Float64))
     rows = rows.join(estimates, on="row", how="left").sort("row")
     clocks = (pl.col("new_sm_clock_mhz") / pl.col("base_sm_clock_mhz")).log()
@@ -97,6 +103,32 @@ def with_tests(
     }
     tick = max(side.tick_ns for side in sides) / pl.min_horizontal("base_ns", "new_ns")
     return rows.with_columns(cycles=in_cycles[rules.of], tick=tick.fill_null(0.0)), list(_notes_on_noise(found))
+
+
+@dataclass(frozen=True, slots=True)
+class _ClassDifferences:
+    """Differences of one class of cells."""
+
+    differences: LogDifferences
+    cells: pl.DataFrame
+    """With their time in base, ``base_ns``."""
+    alone: bool
+    """True if there is no other class."""
+
+    @property
+    def words(self) -> str:
+        """Words that tell the class from others, for a note."""
+        if self.alone:
+            return ""
+        times = self.cells.select(low=pl.col("base_ns").min() / 1000, high=pl.col("base_ns").max() / 1000)
+        return " with calls of {:.3g} to {:.3g} µs".format(*times.row(0))
+
+
+def _with_default(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return ``row``, ``base_ns`` and ``deviation``, the standard deviation of a session if none is known."""
+    shared = rows["base_gpu_uuid"].is_null().to_numpy()
+    deviation = default_deviation(rows["base_ns"].to_numpy(), shared=shared)
+    return rows.select("row", "base_ns", pl.Series("deviation", deviation, dtype=pl.Float64))
 
 
 def _estimates(found: LogDifferences, rules: ComparisonRules) -> pl.DataFrame:
@@ -113,12 +145,14 @@ def _estimates(found: LogDifferences, rules: ComparisonRules) -> pl.DataFrame:
     return pl.DataFrame(columns, nan_to_null=True).cast(_ESTIMATES)  # type: ignore[arg-type]  # a schema is a mapping
 
 
-def _notes_on_noise(found: Sequence[LogDifferences]) -> Iterator[str]:
+def _notes_on_noise(found: Sequence[_ClassDifferences]) -> Iterator[str]:
     for one in found:
-        size = f"{100 * one.run_deviation:.2g} %"
-        if one.run_source is NoiseSource.RUNS and one.run_deviation:
-            yield f"Two runs of a usual cell differ by a standard deviation of {size}, as its runs show."
-        if one.run_source is NoiseSource.PAGE and one.run_deviation:
-            yield f"Two runs of a usual cell differ by a standard deviation of {size}, as most cells of this page show."
-        if one.run_source is NoiseSource.DEFAULT:
-            yield f"No runs show how much two of them differ: a standard deviation of {size} is assumed."
+        size = f"{100 * one.differences.run_deviation:.2g} %"
+        source = one.differences.run_source
+        cell = f"a usual cell{one.words}"
+        if source is NoiseSource.RUNS and one.differences.run_deviation:
+            yield f"Two runs of {cell} differ by a standard deviation of {size}, as its runs show."
+        if source is NoiseSource.PAGE and one.differences.run_deviation:
+            yield f"Two runs of {cell} differ by a standard deviation of {size}, as most cells of this page show."
+        if source is NoiseSource.DEFAULT:
+            yield f"No runs show how much two of {cell} differ: a standard deviation of {size} is assumed."

@@ -1,7 +1,8 @@
 """Differences between two sets of sessions for many cells at once, on the scale of logarithms.
 
 The model of the noise: a time is the product of the cell's own time, an effect of its run, and an effect of its
-session. The parts are estimated per cell where it has the data, and drawn towards those of all cells of the page:
+session. The parts are estimated per cell where it has the data, and drawn towards those of all cells of the page that
+are of its class (:func:`noise_classes`):
 
 - sessions within a run: from the cell's sessions (:mod:`kernel_matrix.analysis.variance_prior`);
 - runs: from cells with several runs on a side; without any, from the spread of all differences on the page, up to
@@ -39,7 +40,10 @@ MOST_RUN_DEVIATION: Final = 0.01
 """Largest one that is taken from the spread of all differences: if half of the cells moved by more, they changed."""
 DEFAULT_DEGREES: Final = 4.0
 """Degrees of freedom that a default counts for: a true value twice as large is then no surprise."""
-_SHORT_NS, _LONG_NS = 10_000, 100_000
+SIZES_NS: Final = (10_000, 100_000)
+"""Times of a call at which its usual noise changes: shorter calls are noisier."""
+FEWEST_OF_CLASS: Final = 40
+"""Cells of one size of call that are a class of their own."""
 _STUDENT: Final = dict.fromkeys(LEVELS, 1.0)
 """Factors of intervals that are Student's."""
 _POWER: Final = 0.9
@@ -99,8 +103,27 @@ def default_deviation(nanoseconds: Array, *, shared: Any = False) -> Array:
         nanoseconds: Time of a call.
         shared: True where it ran on processor cores, which other programs use too: three times as much.
     """
-    alone = np.where(nanoseconds < _SHORT_NS, 0.05, np.where(nanoseconds < _LONG_NS, 0.03, 0.02))
+    short_ns, long_ns = SIZES_NS
+    alone = np.where(nanoseconds < short_ns, 0.05, np.where(nanoseconds < long_ns, 0.03, 0.02))
     return np.where(shared, 3 * alone, alone)
+
+
+def noise_classes(default: pl.DataFrame) -> list[pl.DataFrame]:
+    """Split cells into classes of the same :func:`default_deviation`: by size of call, and by what it is timed on.
+
+    Cells are drawn towards the noise of their class. Drawn towards that of a whole page, intervals of its noisy cells
+    would be too narrow, and those of its quiet cells too wide. A class of few cells is joined to the next.
+
+    Args:
+        default: ``deviation``, the standard deviation that is assumed, and any other column.
+    """
+    classes: list[pl.DataFrame] = []
+    for _, cells in default.sort("deviation").group_by("deviation", maintain_order=True):
+        if classes and min(classes[-1].height, cells.height) < FEWEST_OF_CLASS:
+            classes[-1] = pl.concat([classes[-1], cells])
+        else:
+            classes.append(cells)
+    return classes
 
 
 def paired_differences(pairs: pl.DataFrame, q: float) -> LogDifferences:

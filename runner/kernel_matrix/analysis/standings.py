@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from kernel_matrix.analysis.differences import SIZES_NS
 from kernel_matrix.analysis.outcomes import CELL_KEY, OUTCOMES, aggregate, may_repeat, outcomes, sessions
 from kernel_matrix.analysis.slices import columns_of
 from kernel_matrix.analysis.time_noise import run_noise, standard_errors
@@ -253,8 +254,10 @@ def _with_errors(table: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     noise = run_noise(pl.concat([_runs(known, "candidate", CELL_KEY), _runs(known, "baseline", _BASELINE_KEY)]))
     names = {"candidate": "log", "baseline": "baseline"}
     for measured, name in names.items():
+        time_ns = pl.col(f"{measured}_ns")
         moments = table.select(
             "gpu",
+            pl.sum_horizontal(time_ns >= ns for ns in SIZES_NS).alias("size"),
             pl.col(f"_{measured}_n").alias("sessions"),
             pl.col(f"_{measured}_runs").alias("runs"),
             (pl.col(f"_{measured}_power") - _of_mean(measured)).clip(lower_bound=0.0).alias("squares"),

@@ -1,8 +1,9 @@
 """Standard error of each cell's time: the model of the noise of :mod:`kernel_matrix.analysis.differences` for one side.
 
-The variance between sessions is the cell's own, drawn towards that of all cells of its GPU. The variance between runs
-is estimated where something was measured again in several runs: cells on several units or in several runs, and the
-baseline, which every cell of a problem times again. If nothing has two sessions, what runs differ by is all noise.
+The variance between sessions is the cell's own, drawn towards that of cells of its GPU and size of call. The variance
+between runs is estimated where something was measured again in several runs: cells on several units or in several runs,
+and the baseline, which every cell of a problem times again. If nothing has two sessions, what runs differ by is all
+noise.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def standard_errors(cells: pl.DataFrame, noise: RunNoise) -> tuple[pl.Series, pl
     """Compute the standard error of each mean logarithm, and its degrees of freedom; null where the noise is unknown.
 
     Args:
-        cells: ``gpu``, ``sessions``, ``runs``, ``squares`` around the mean of all sessions, and ``squares_within``
-            around those of each run.
+        cells: ``gpu``, ``size`` (class of the time of a call), ``sessions``, ``runs``, ``squares`` around the mean of
+            all sessions, and ``squares_within`` around those of each run.
         noise: Noise between runs.
     """
     sessions, runs = (cells[name].to_numpy().astype(np.float64) for name in ("sessions", "runs"))
@@ -87,13 +88,17 @@ def standard_errors(cells: pl.DataFrame, noise: RunNoise) -> tuple[pl.Series, pl
 
 
 def _drawn(cells: pl.DataFrame, variance: Array, degrees: Array) -> tuple[Array, Array]:
-    """Draw variances towards those of the same GPU, or of all cells where it has few; no degrees: it is unknown."""
-    of_gpus = [rows.to_numpy() for rows in cells.with_row_index("row").group_by("gpu").agg("row")["row"]]
-    priors = [fit_prior(variance[here], degrees[here]) for here in of_gpus]
-    of_all = fit_prior(variance, degrees) if None in priors else None
-    drawn, counted = variance.copy(), degrees.copy()
-    for here, prior in zip(of_gpus, priors, strict=True):
-        drawn[here], counted[here] = _with(prior or of_all, variance[here], degrees[here])
+    """Draw variances towards those of the same GPU and size of call, of the GPU, or of all, whichever has enough cells.
+
+    No degrees of freedom: the variance is unknown.
+    """
+    drawn, counted = _with(fit_prior(variance, degrees), variance, degrees)
+    for key in (["gpu"], ["gpu", "size"]):
+        for rows in cells.with_row_index("row").group_by(key).agg("row")["row"]:
+            here = rows.to_numpy()
+            prior = fit_prior(variance[here], degrees[here])
+            if prior is not None:
+                drawn[here], counted[here] = _with(prior, variance[here], degrees[here])
     return drawn, counted
 
 
