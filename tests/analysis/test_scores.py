@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import polars as pl
 import pytest
-from scipy.stats import gmean
+from scipy.stats import gmean, t
 
 from kernel_matrix.analysis.questions import QuestionOptions, ask
 from kernel_matrix.analysis.scores import at_least_one
@@ -253,6 +253,30 @@ def test_failures_are_paid_for_and_a_kernel_only_once():
 
 def only_cost(rows):
     return told(rows)["costs"].table.to_dicts()[0]
+
+
+def test_energy_is_a_mean_over_problems_with_an_interval():
+    ratios = {"p0": [2.0, 8.0], "p1": [1.0], "p2": [4.0]}
+    rows = [
+        timed(1.0, problem=problem, candidate=f"{problem}/{number}", energy_ratio=ratio)
+        for problem, found in ratios.items()
+        for number, ratio in enumerate(found)
+    ]
+    rows += [cell(problem="p3", candidate="p3/wrong", energy_ratio=99.0, **WRONG), timed(1.0, candidate="p4/none")]
+    (row,) = told(rows)["energy"].table.to_dicts()
+    logs = np.log([4.0, 1.0, 4.0])
+    reach = t.ppf(0.975, 2) * logs.std(ddof=1) / 3**0.5
+    assert (row["problems"], row["workloads"]) == (3, 4)
+    assert (row["energy_ratio"], row["low"], row["high"]) == pytest.approx(
+        tuple(np.exp(logs.mean() + sign * reach) for sign in (0, -1, 1))
+    )
+    by_problem = told(rows, by=("problem",))["energy"].table
+    assert dict(by_problem.select("problem", "energy_ratio").iter_rows()) == pytest.approx({"p0": 4, "p1": 1, "p2": 4})
+    assert by_problem["low"].null_count() == 3
+
+
+def test_without_energies_nothing_is_said_of_them():
+    assert "energy" not in told(problems([1.0, None]))
 
 
 def test_slices_keep_nulls_and_their_own_counts():

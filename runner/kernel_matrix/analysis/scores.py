@@ -56,9 +56,6 @@ _UNCOUNTED: Final = {
     "only_compiled": (pl.col("fault") == Fault.NONE.value, "only compiled"),
 }
 """Column → the uncounted cells that it counts, and their name in notes."""
-_NO_ENERGY: Final = (
-    'No energy is known: it takes `regimes = ["cold", "sustained"]` in the protocol, and a GPU that counts its energy.'
-)
 _ENERGY: Final = (
     "Energies are of replayed calls on a busy board, its idle power included. That all calls were made is a claim of"
     " the candidate's process."
@@ -106,7 +103,7 @@ def scores(tables: Tables, request: QuestionOptions) -> list[Answer]:
         _draws(scope, samples, request.draws),
         _rounds(scope, samples),
         _costs(scope, cells),
-        _energy(scope, tables),
+        *_energy(scope, tables),
         _apart(all_cells),
     ]
 
@@ -232,8 +229,8 @@ def _directions() -> dict[str, pl.Expr]:
     }
 
 
-def _energy(scope: _Scope, tables: Tables) -> Answer:
-    """Compute the mean ratio of energies, where ``sustained`` calls were timed and the device counts its energy."""
+def _energy(scope: _Scope, tables: Tables) -> Iterator[Answer]:
+    """Compute the mean ratio of energies; no answer where no energy is known, which is the usual case."""
     ratio = pl.col("energy_ratio").log()
     counted = (
         tables.cells.filter(pl.col("energy_ratio") > 0)
@@ -247,6 +244,8 @@ def _energy(scope: _Scope, tables: Tables) -> Answer:
         .group_by(scope.with_problem())
         .agg(pl.len().alias("workloads"), pl.col("log").mean())
     )
+    if by_problem.is_empty():
+        return
     log, problems = pl.col("log"), pl.len()
     reach = log.std() / problems.sqrt() * of_sessions(problems)
     table = by_problem.group_by(scope.by).agg(
@@ -256,7 +255,7 @@ def _energy(scope: _Scope, tables: Tables) -> Answer:
         low=(log.mean() - reach).exp(),
         high=(log.mean() + reach).exp(),
     )
-    return Answer(
+    yield Answer(
         name="energy",
         title="Energy of a call, against the baseline's",
         table=table.sort(scope.by, nulls_last=True),
@@ -268,7 +267,7 @@ def _energy(scope: _Scope, tables: Tables) -> Answer:
             "low": "lower end of its 95 % interval, as problems like these vary; one problem has none",
             "high": "upper end",
         },
-        notes=[_NO_ENERGY] if table.is_empty() else [_ENERGY],
+        notes=[_ENERGY],
     )
 
 
