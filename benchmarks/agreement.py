@@ -11,7 +11,6 @@ is also worked out exactly: each candidate's time × 1.02.
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 from collections import Counter, defaultdict
@@ -29,15 +28,7 @@ COMPARISONS = 20
 """Per operator."""
 FEWEST, MOST, HALF_WIDTH = 5, 10, 0.005
 """Of tier ``publish``."""
-MATRIX = """\
-problems = [{{ source = "folder", path = "{problems}" }}]
-candidates = [{{ select = "operators/{candidate}" }}]
-
-[protocol]
-tier = "screen"
-sessions = {sessions}
-trials = 1
-modes = ["standard"]
+PROTOCOL = """\
 min_samples = 100
 budget_s = 2
 """
@@ -54,15 +45,9 @@ def main() -> None:
         parser.error("--measured needs the --folder that was measured into")
     with gpu_runs.working_folder(arguments) as folder:
         if not arguments.measured:
-            gpu_runs.run(folder, matrix(arguments), arguments.lock, gpu_runs.sandbox_of(arguments))
+            matrix = gpu_runs.operators_matrix("agreement", arguments, PROTOCOL)
+            gpu_runs.run(folder, matrix, arguments.lock, gpu_runs.sandbox_of(arguments))
         report(speedups(folder), random.Random(4))  # which sessions are drawn is no secret
-
-
-def matrix(arguments: argparse.Namespace) -> str:
-    """One cell of all operators."""
-    problems = Path(__file__).resolve().parent / "operators"
-    cell = MATRIX.format(problems=problems, candidate=arguments.candidate, sessions=arguments.sessions)
-    return gpu_runs.head("agreement", arguments) + cell
 
 
 def speedups(folder: Path) -> dict[str, list[tuple[float, float]]]:

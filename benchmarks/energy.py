@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from pathlib import Path
 
 import gpu_runs
 
@@ -20,15 +19,7 @@ from kernel_matrix.measure.intervals import log_interval
 from kernel_matrix.measure.timed import CANDIDATE
 from kernel_matrix.results.reading import Document, read_record
 
-MATRIX = """\
-problems = [{{ source = "folder", path = "{problems}" }}]
-candidates = [{{ select = "operators/{candidate}" }}]
-
-[protocol]
-tier = "screen"
-sessions = {sessions}
-trials = 1
-modes = ["standard"]
+PROTOCOL = """\
 min_samples = 20
 precision_s = 0.2
 regimes = ["cold", "sustained"]
@@ -42,9 +33,7 @@ def main() -> None:
     parser.add_argument("--candidate", default="@reference", choices=("@reference", "two_percent_slower"))
     arguments = parser.parse_args()
     with gpu_runs.working_folder(arguments) as folder:
-        problems = Path(__file__).resolve().parent / "operators"
-        cell = MATRIX.format(problems=problems, candidate=arguments.candidate, sessions=arguments.sessions)
-        matrix = gpu_runs.head("energy", arguments) + cell
+        matrix = gpu_runs.operators_matrix("energy", arguments, PROTOCOL)
         seconds = gpu_runs.run(folder, matrix, arguments.lock, gpu_runs.sandbox_of(arguments))
         print(f"{seconds:.0f} s")
         for path in (folder / gpu_runs.RESULTS).glob("*/records/*.json"):

@@ -44,6 +44,16 @@ def head(name: str, arguments: argparse.Namespace) -> str:
     return f'name = "{name}"\ndtypes = ["fp32"]\ngpus = [{gpu}]\ntoolchains = [{toolchain}]\n'
 
 
+def operators_matrix(name: str, arguments: argparse.Namespace, protocol: str) -> str:
+    """Return a matrix with one cell of all operators in ``operators``; ``protocol`` has its last lines."""
+    problems = Path(__file__).resolve().parent / "operators"
+    return (
+        f'{head(name, arguments)}problems = [{{ source = "folder", path = "{problems}" }}]\n'
+        f'candidates = [{{ select = "operators/{arguments.candidate}" }}]\n\n[protocol]\ntier = "screen"\n'
+        f'sessions = {arguments.sessions}\ntrials = 1\nmodes = ["standard"]\n{protocol}'
+    )
+
+
 @contextmanager
 def working_folder(arguments: argparse.Namespace) -> Iterator[Path]:
     """Provide the requested folder, else a temporary one."""

@@ -12,6 +12,7 @@ from typing import Final
 import polars as pl
 
 from kernel_matrix.analysis.quantiles import of_sessions
+from kernel_matrix.analysis.withheld_verdicts import inconclusive
 from kernel_matrix.model.enums import Fault, Status, Verdict, VerdictReason
 from kernel_matrix.plan.selection import REFERENCE
 from kernel_matrix.results.attempts import latest_attempts
@@ -146,14 +147,8 @@ def _without_chance_verdicts(found: pl.LazyFrame) -> pl.LazyFrame:
     allowed = MOST_FALSE * chance.rank("max") / chance.count()
     largest = chance.filter(chance <= allowed).max().fill_null(-1.0)
     directed = pl.col("verdict").is_in([Verdict.FASTER.value, Verdict.SLOWER.value])
-    withdrawn = pl.when(directed & (chance > largest))
-    return found.with_columns(
-        verdict=withdrawn.then(pl.lit(Verdict.INCONCLUSIVE.value, CELLS["verdict"])).otherwise("verdict"),
-        verdict_reason=withdrawn.then(pl.lit(VerdictReason.ONE_OF_MANY.value, CELLS["verdict_reason"])).otherwise(
-            "verdict_reason"
-        ),
-        verdict_figure=withdrawn.then(chance).otherwise("verdict_figure"),
-    )
+    too_likely = directed & (chance > largest)
+    return found.with_columns(**inconclusive(too_likely, VerdictReason.ONE_OF_MANY, chance))
 
 
 def is_reference() -> pl.Expr:

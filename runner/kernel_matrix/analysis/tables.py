@@ -9,10 +9,10 @@ from typing import Final
 
 import polars as pl
 
+from kernel_matrix.analysis.withheld_verdicts import inconclusive
 from kernel_matrix.errors import StoreError
-from kernel_matrix.model.enums import Verdict, VerdictReason
+from kernel_matrix.model.enums import VerdictReason
 from kernel_matrix.results.schema import (
-    CELLS,
     OBJECTIONS,
     OBJECTIONS_FILE,
     TABLES,
@@ -69,17 +69,13 @@ def open_tables(folders: Sequence[Path]) -> Tables:
 
 def _withhold_verdicts(cells: pl.LazyFrame, objections: pl.DataFrame) -> pl.LazyFrame:
     """Make verdicts ``inconclusive`` where checks of the audit object."""
-    counts = objections.lazy().select("record", "workload", _objecting=pl.col("checks").list.len())
-    withheld = pl.when(pl.col("_objecting").is_not_null() & pl.col("verdict").is_not_null())
+    counts = objections.lazy().select("record", "workload", _objecting=pl.col("checks").list.len().cast(pl.Float64))
+    withheld = pl.col("_objecting").is_not_null() & pl.col("verdict").is_not_null()
     return (
         cells.join(counts, on=["record", "workload"], how="left", nulls_equal=True, maintain_order="left")
         .with_columns(
-            verdict=withheld.then(pl.lit(Verdict.INCONCLUSIVE.value, CELLS["verdict"])).otherwise("verdict"),
-            verdict_reason=withheld.then(pl.lit(VerdictReason.AUDIT_OBJECTS.value, CELLS["verdict_reason"])).otherwise(
-                "verdict_reason"
-            ),
-            verdict_figure=withheld.then(pl.col("_objecting").cast(pl.Float64)).otherwise("verdict_figure"),
-            verdict_chance=withheld.then(None).otherwise("verdict_chance"),
+            **inconclusive(withheld, VerdictReason.AUDIT_OBJECTS, pl.col("_objecting")),
+            verdict_chance=pl.when(~withheld).then("verdict_chance"),
         )
         .drop("_objecting")
     )

@@ -497,7 +497,7 @@ def test_objections_name_rows_and_checks():
     assert found == {**{row: ["odd_cell"] for row in odd}, **{row: ["wrong_board"] for row in other_board}}
 
 
-def test_written_objections_withhold_verdicts_when_tables_are_read(tmp_path):
+def test_written_objections_withhold_verdicts(tmp_path):
     rows = [{**row, "verdict": "faster"} for row in slower(8.0, first)]
     folder = write(tmp_path / "tables", rows)
     write_objections(folder)
