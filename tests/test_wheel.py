@@ -66,16 +66,45 @@ def kernel_matrix(folder, *arguments, packages):
     return run_python("-m", "kernel_matrix", *arguments, packages=str(packages), folder=folder)
 
 
-def test_wheel_carries_schemas_and_bundled_problems(wheel):
+@pytest.mark.parametrize("folder", ["schemas", "problems", "images", "docs"])
+def test_wheel_carries_every_file_that_git_keeps(wheel, folder):
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"kernel_matrix/_schemas/matrix.schema.json", "kernel_matrix/_problems/aten.json"} <= names
-    for suite in ("vllm", "cublas"):
-        problems = {path.relative_to(ROOT / "problems") for path in (ROOT / "problems" / suite).rglob("*.toml")}
-        assert problems
-        assert {f"kernel_matrix/_problems/{path}" for path in problems} <= names
+    kept = {path.relative_to(ROOT / folder) for path in (ROOT / folder).rglob("*") if path.is_file()}
+    kept = {path for path in kept if "__pycache__" not in path.parts}
+    assert kept
+    assert {f"kernel_matrix/_{folder}/{path}" for path in kept} <= names
+    assert "kernel_matrix/py.typed" in names
 
 
-@pytest.mark.parametrize("source", ["aten", "vllm", "cublas"])
+def test_release_files_are_what_an_index_accepts(wheel, tmp_path):
+    pytest.importorskip("twine", reason="twine is not installed (the `dev` extra)")
+    run_python("-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path), packages="")
+    (source,) = tmp_path.glob("*.tar.gz")
+    assert source.stat().st_size < 10e6  # the example records stay out
+    checked = run_python("-m", "twine", "check", "--strict", str(wheel), str(source), packages="")
+    assert checked.count("PASSED") == 2
+
+
+@pytest.mark.parametrize("example", ["cpu", "gpu", "kernel", "nightly"])
+def test_installed_package_starts_projects(packages, tmp_path, example):
+    kernel_matrix(tmp_path, "init", "--example", example, "mine", packages=packages)
+    planned = json.loads(kernel_matrix(tmp_path / "mine", "plan", "--json", packages=packages))
+    assert planned["cells"]
+
+
+def test_installed_package_shows_its_documentation(packages, tmp_path):
+    assert kernel_matrix(tmp_path, "docs", "matrix", packages=packages).startswith("# matrix.toml\n")
+
+
+@pytest.mark.torch
+def test_installed_package_judges_a_kernel_without_a_matrix(packages, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    shutil.copy(ROOT / "problems" / "relu" / "candidates" / "torch_clamp.py", tmp_path / "mine.py")
+    shown = kernel_matrix(tmp_path, "try", "mine.py", "--problem", "relu", "--json", packages=packages)
+    assert json.loads(shown)["status"] == "passed"
+
+
+@pytest.mark.parametrize("source", ["aten", "vllm", "cublas", "folder"])
 def test_installed_package_reads_bundled_problems(packages, tmp_path, source):
     shown = json.loads(kernel_matrix(tmp_path, "problems", "list", "--source", source, "--json", packages=packages))
     assert shown

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
         run,
         run_cell_file,
     )
+    from kernel_matrix.api.start_project import start_project
+    from kernel_matrix.api.try_kernel import TriedKernel, try_kernel
 
 __all__ = [
     "QUESTIONS",
@@ -59,6 +61,7 @@ __all__ = [
     "RunProgress",
     "RunResult",
     "RunStarted",
+    "TriedKernel",
     "__version__",
     "accept_change",
     "analyze",
@@ -89,7 +92,9 @@ __all__ = [
     "run_night",
     "set_baseline",
     "show_baseline",
+    "start_project",
     "sweep",
+    "try_kernel",
     "unpack_image",
     "verify_images",
     "watch_gpus",
@@ -111,6 +116,7 @@ _MODULE_OF = {
     "RunProgress": "run_cells",
     "RunResult": "run_cells",
     "RunStarted": "run_cells",
+    "TriedKernel": "try_kernel",
     "accept_change": "night_baselines",
     "analyze": "analyze",
     "audit": "audit",
@@ -140,7 +146,9 @@ _MODULE_OF = {
     "run_night": "nightly",
     "set_baseline": "night_baselines",
     "show_baseline": "night_baselines",
+    "start_project": "start_project",
     "sweep": "host",
+    "try_kernel": "try_kernel",
     "unpack_image": "images",
     "verify_images": "images",
     "watch_gpus": "gpus",

@@ -96,7 +96,7 @@ def test_run_with_invalid_problem_warns_once_and_runs_the_rest(spoiled, place, a
     warning = ran.stdout[: ran.stdout.index("sandbox process ")]
     assert warning.startswith("warning: 1 file cannot be used, and nothing of what it defines runs\n")
     assert f"problems/broken/problem.toml{place}" in warning
-    assert warning.endswith("→ docs/problems.md says what such files hold\n")
+    assert warning.endswith("→ kernel-matrix docs problems says what such files hold\n")
     assert ran.stdout.count("broken") == 1
     assert attempts(again) == {"honest": 1, "wrong": 2}
     first, *others = events(again.run("--sandbox", "process").stdout)

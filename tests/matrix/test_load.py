@@ -182,7 +182,7 @@ def test_the_file_is_called_as_the_reader_called_it(tmp_path, monkeypatch):
     with pytest.raises(MatrixError, match=r"^my\.toml:1:1 ") as caught:
         load_matrix(Path("my.toml"))
     assert caught.value.exit_code == 2
-    assert "docs/matrix.md" in caught.value.next_step
+    assert "docs matrix" in caught.value.next_step
 
 
 def test_a_byte_order_mark_and_carriage_returns_move_nothing(load, tmp_path, minimal):

@@ -24,7 +24,7 @@ def by_grade(passed: pl.DataFrame, labels: Sequence[str]) -> Answer:
             *labels, "grade", nulls_last=True
         ),
         meanings={
-            "grade": "A, B or C, as docs/records.md says; none where nothing was graded.",
+            "grade": "A, B or C, as `kernel-matrix docs records` says; none where nothing was graded.",
             "outcomes": "Passed outcomes.",
         },
     )

@@ -88,7 +88,7 @@ class ProblemCheckSummary:
         parts = [f"{number} {noun}{'' if number == 1 else 's'}" for noun, number in counted.items() if number]
         if parts:
             lines = [f"{' and '.join(parts)} cannot be used", *map(str, loaded.unreadable)]
-            raise UsageError("\n  ".join(lines), next_step="docs/problems.md says what is asked of problems")
+            raise UsageError("\n  ".join(lines), next_step="kernel-matrix docs problems says what is asked of problems")
 
 
 ProblemCheckListener = Callable[[ProblemCheckStarted | CheckedProblem], None]

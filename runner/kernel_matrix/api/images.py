@@ -248,6 +248,9 @@ def _store(sandbox: str) -> AbstractContextManager[ImageStore]:
 
 def _entries(names: Sequence[str], lock: Path) -> dict[str, LockEntry]:
     entries = load_lock(lock)
+    if not entries and not lock.exists():
+        next_step = "`kernel-matrix init --example gpu DIR` writes the one of this release; or name one with --lock"
+        raise UsageError(f"There is no lock {lock}.", next_step=next_step)
     if unknown := [name for name in names if name not in entries]:
         raise UsageError(
             f"{lock} has no toolchain {unknown[0]!r}.", next_step=f"It has {', '.join(entries) or 'none at all'}."

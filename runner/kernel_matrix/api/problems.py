@@ -43,7 +43,8 @@ def load_problems(source: str = "", path: str | Path | None = None) -> LoadedSou
 
     Args:
         source: The source that reads them: ``folder``, ``kernelbench``, ``aten``, …; ``folder`` for a path alone.
-        path: The folder to read; without a source and a path, all that ``./matrix.toml`` names, or ``./problems``.
+        path: The folder to read; without a source and a path, all that ``./matrix.toml`` names, else ``./problems``,
+            else the problems that come with the package.
 
     Returns:
         Problems, candidates, and what could not be read.
@@ -62,7 +63,9 @@ def load_problems(source: str = "", path: str | Path | None = None) -> LoadedSou
         raise UsageError(what, next_step="name one of these")
     if source or path is not None:
         return load_source(source or "folder", Path(path) if path is not None else None)
-    return _load_matrix_folders() if MATRIX_FILE.is_file() else load_source("folder", PROBLEM_FOLDER)
+    if MATRIX_FILE.is_file():
+        return _load_matrix_folders()
+    return load_source("folder", PROBLEM_FOLDER if PROBLEM_FOLDER.is_dir() else None)
 
 
 def matching(items: Iterable[T], glob: str) -> tuple[T, ...]:
@@ -103,7 +106,7 @@ def refuse_unreadable(loaded: LoadedSource) -> None:
     if loaded.unreadable:
         count = len(loaded.unreadable)
         lines = [f"{count} {'file' if count == 1 else 'files'} cannot be used", *map(str, loaded.unreadable)]
-        raise UsageError("\n  ".join(lines), next_step="docs/problems.md says what such files hold")
+        raise UsageError("\n  ".join(lines), next_step="kernel-matrix docs problems says what such files hold")
 
 
 def _load_matrix_folders() -> LoadedSource:

@@ -233,7 +233,7 @@ def warn_of_unreadable(plan: RunPlan, listener: Listener | None) -> None:
     lines = [what, *items[:_MOST_UNREADABLE]]
     if len(items) > _MOST_UNREADABLE:
         lines.append(f"… and {len(items) - _MOST_UNREADABLE} more, which `kernel-matrix plan` lists")
-    hint = "→ docs/problems.md says what such files hold"
+    hint = "→ kernel-matrix docs problems says what such files hold"
     listener(RunMessage(text="\n  ".join((*lines, hint)), is_warning=True))
 
 

@@ -7,6 +7,7 @@ from kernel_matrix.results.descriptions import (
     describe_reason,
     describe_verdict,
     discards,
+    explain_reason,
     printable,
     visible,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "describe_reason",
     "describe_verdict",
     "discards",
+    "explain_reason",
     "labels_worth_printing",
     "printable",
     "visible",

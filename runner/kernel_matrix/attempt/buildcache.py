@@ -22,7 +22,7 @@ from kernel_matrix.file_hash import file_sha256
 from kernel_matrix.inside.wire import KernelCode
 from kernel_matrix.model.messages import from_json
 from kernel_matrix.untrusted_json import NoSuchFileError, read_object
-from kernel_matrix.user_cache import cache_root
+from kernel_matrix.user_folders import cache_root
 
 CACHE_VARIABLE = "KERNEL_MATRIX_CACHE_DIR"  # environment variable: folder of the cache
 

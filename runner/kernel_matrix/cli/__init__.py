@@ -20,10 +20,12 @@ from kernel_matrix.cli import (
     candidates,
     cell,
     compare,
+    docs,
     doctor,
     gpus,
     images,
     importing,
+    init,
     merge,
     nightly,
     plan,
@@ -33,6 +35,7 @@ from kernel_matrix.cli import (
     results,
     run,
     sweep,
+    try_kernel,
     version,
 )
 from kernel_matrix.cli.output import write_line
@@ -40,6 +43,8 @@ from kernel_matrix.cli.stop_signals import StopSignals, Terminated, silence_gone
 from kernel_matrix.errors import KernelMatrixError, UsageError
 
 _VERBS = (
+    init,
+    try_kernel,
     doctor,
     plan,
     run,
@@ -58,6 +63,7 @@ _VERBS = (
     gpus,
     problems,
     candidates,
+    docs,
     sweep,
     version,
 )

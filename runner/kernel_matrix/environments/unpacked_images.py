@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.untrusted_json import UntrustedJsonError, read_object
-from kernel_matrix.user_cache import cache_root
+from kernel_matrix.user_folders import cache_root
 
 FOLDER_VARIABLE = "KERNEL_MATRIX_UNPACKED_DIR"
 """Names another folder, such as one that all machines of a cluster see."""

@@ -26,7 +26,7 @@ from kernel_matrix.images.packages import read_packages
 from kernel_matrix.images.recipe import ImageRecipe, read_recipe
 from kernel_matrix.images.resolve import ImagePresence, image_status, resolve_image
 from kernel_matrix.images.wheels import fetch_wheels, link_wheels
-from kernel_matrix.user_cache import cache_root
+from kernel_matrix.user_folders import cache_root
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -30,7 +30,7 @@ from kernel_matrix.matrix.tiers import read_policy, read_protocol, with_policy, 
 from kernel_matrix.model.enums import Dtype, Language
 from kernel_matrix.toml_text import Position, TomlSyntaxError, find, nearest, parse_toml, scan, show
 
-_NEXT_STEP = "docs/matrix.md lists every key"
+_NEXT_STEP = "kernel-matrix docs matrix lists every key"
 
 
 def load_matrix(path: Path) -> Matrix:

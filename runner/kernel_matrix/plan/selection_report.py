@@ -74,7 +74,7 @@ class SelectionReport:
         faults = [f"{path}:{line}:{column} {key}: {text}" for (line, column), key, text in placed]
         raise MatrixError(
             [*faults, *(f"not read: {item}" for item in unreadable[:_MOST_LISTED])],
-            next_step="docs/matrix.md describes every key.",
+            next_step="kernel-matrix docs matrix describes every key.",
         )
 
 

@@ -34,6 +34,24 @@ _FIGURES: Final[Mapping[VerdictReason, str]] = {
     VerdictReason.ONE_OF_MANY: _SHARE,
 }
 """Form of each reason's figure; shares are shown in percent."""
+_SENTENCES: Final[Mapping[VerdictReason, str]] = {
+    VerdictReason.BEYOND_MARGIN: "the sessions show a difference beyond the margin: at least {}",
+    VerdictReason.BEYOND_FLOOR: "the difference is more than {}, which sessions of equal code do not reach",
+    VerdictReason.WITHIN_MARGIN: "the sessions show a difference within the margin: at most {}",
+    VerdictReason.ONE_SESSION: "one session shows only differences of more than {}: take more sessions",
+    VerdictReason.ONE_BLOCK: "blocks of each that were timed: {}, so their noise is not known",
+    VerdictReason.BLOCKS_DISAGREE: "the blocks of the session vary: only a difference of {} or more would show",
+    VerdictReason.SESSIONS_DISAGREE: "some sessions say faster and some slower; they differ by {}",
+    VerdictReason.FEW_SESSIONS: "the sessions agree, but are too few: their 99 % interval reaches {}",
+    VerdictReason.SMALL_DIFFERENCE: "there is a difference, but perhaps not beyond the margin: at least {}",
+    VerdictReason.COARSE_CLOCK: "the device's clock does not resolve the difference: its tick is {} of the time",
+    VerdictReason.BOUND_BELOW_1: "by the judge's own clock the calls may have been as slow as {}",
+    VerdictReason.FEW_CALLS: "single calls that were timed: {}, too few for a median",
+    VerdictReason.SCATTERED: "{} of the single calls are 1.5x off their median, which does not describe them",
+    VerdictReason.AUDIT_OBJECTS: "checks of the audit that object: {}",
+    VerdictReason.ONE_OF_MANY: "of all verdicts of the table, too many like this one would be chance ({})",
+}
+"""Sentence for each reason, with a place for its figure."""
 
 
 def visible(text: str) -> str:
@@ -75,11 +93,19 @@ def describe_verdict(verdict: str | None, grade: str | None) -> str:
 
 def describe_reason(reason: str | None, figure: float | None) -> str:
     """Return for example ``one_session 5 %``: the reason of a verdict and the figure that decided."""
+    return " ".join(filter(None, (reason, _figure(reason, figure))))
+
+
+def explain_reason(reason: str | None, figure: float | None) -> str:
+    """Return a sentence that explains the reason of a verdict; empty if there is none."""
+    return "" if reason is None else _SENTENCES[VerdictReason(reason)].format(_figure(reason, figure) or "unknown")
+
+
+def _figure(reason: str | None, figure: float | None) -> str:
     if reason is None or figure is None:
-        return reason or ""
+        return ""
     form = _FIGURES[VerdictReason(reason)]
-    text = form.format(100 * figure if form is _SHARE else figure)
-    return f"{reason} {text.replace('.0 ', ' ')}"
+    return form.format(100 * figure if form is _SHARE else figure).replace(".0 ", " ")
 
 
 def discards(row: Mapping[str, int]) -> dict[str, int]:

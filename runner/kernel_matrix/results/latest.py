@@ -45,7 +45,7 @@ _SHOWN = (
     *("build_arch", "registers_max", "spill_bytes_max", "shared_bytes_max", "code_sha256", "launchable"),
 )
 _MEDIANS = (
-    *("candidate_median_ns", "baseline_median_ns", "speedup"),
+    *("candidate_median_ns", "baseline_median_ns", "speedup", "speedup_limit"),
     *(f"{rival}_median_ns" for rival in RIVALS),
     *(f"speedup_over_{rival}" for rival in RIVALS),
     *("flops_per_s", "bytes_per_s", "flops_share_of_peak", "bytes_share_of_peak", "share_of_peak"),

@@ -193,7 +193,7 @@ class SupervisedProcess:
         what = errors[0] if errors else self._tail.text().strip() or "the launcher ended without a message"
         return SandboxError(
             f"cannot start the {self._role.value} as a confined process: {what}",
-            next_step="use the docker sandbox here; docs/isolation.md says what each sandbox enforces",
+            next_step="use the docker sandbox here; kernel-matrix docs isolation says what each sandbox enforces",
         )
 
     def _make_exit(self) -> ProcessExit:
