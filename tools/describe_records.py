@@ -1,4 +1,4 @@
-"""Write what is made of descriptions: the schemas, and in ``docs/records.md`` the tables of columns and of labels.
+"""Write what is made of descriptions: the schemas, and in ``docs/reference/records.md`` tables of columns and labels.
 
 Run it after a change of a field of a record or of a label: ``python tools/describe_records.py``.
 """
@@ -18,7 +18,7 @@ from kernel_matrix.results.labels import LABELS
 from kernel_matrix.results.schema import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "records.md"
+PAGE = ROOT / "docs" / "reference" / "records.md"
 
 UNITS = {
     "_flops_per_s": "FLOP/s",
@@ -44,13 +44,13 @@ def schema_texts() -> dict[Path, str]:
 
 
 def page_text(text: str) -> str:
-    """``docs/records.md`` with its tables of columns and of labels made anew."""
+    """``docs/reference/records.md`` with its tables of columns and of labels made anew."""
     for table in COLUMNS:
-        text = _between(text, f"<!-- columns of {table} -->", column_table(COLUMNS[table].values()), table)
-    return _between(text, "<!-- labels -->", label_table(), "labels")
+        text = between(text, f"<!-- columns of {table} -->", column_table(COLUMNS[table].values()), table)
+    return between(text, "<!-- labels -->", label_table(), "labels")
 
 
-def _between(text: str, start: str, lines: Iterable[str], name: str) -> str:
+def between(text: str, start: str, lines: Iterable[str], name: str) -> str:
     """``text`` with ``lines`` between the mark ``start`` and the end of ``name``."""
     end = f"<!-- end of {name} -->"
     before, _, rest = text.partition(start)

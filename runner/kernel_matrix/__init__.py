@@ -1,7 +1,7 @@
 """kernel-matrix: run every candidate GPU kernel on every GPU, toolchain and dtype you own, and believe the result.
 
-The functions here are the Python API; ``docs/api.md`` introduces them. Each is imported when it is first used, so that
-``import kernel_matrix`` stays fast.
+The functions here are the Python API; ``docs/reference/api.md`` introduces them. Each is imported when it is first
+used, so that ``import kernel_matrix`` stays fast.
 
 Examples:
     >>> import kernel_matrix

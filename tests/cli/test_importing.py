@@ -71,7 +71,7 @@ def test_what_cannot_be_done_says_what_can(lab: Path, arguments: tuple[str, ...]
 
 
 def test_example_of_the_documentation_gives_its_output(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "import.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "import.md").read_text(encoding="utf-8")
     blocks = dict(re.findall(r"^```(csv|toml|sh|text)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
     put(tmp_path / "times.csv", blocks["csv"])
     put(tmp_path / "mapping.toml", blocks["toml"])

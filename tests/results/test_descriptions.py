@@ -58,5 +58,5 @@ def test_describe_reason_writes_its_figure_as_what_it_is() -> None:
 
 
 def test_every_verdict_reason_is_in_the_documentation() -> None:
-    text = (ROOT / "docs" / "records.md").read_text()
+    text = (ROOT / "docs" / "reference" / "records.md").read_text()
     assert [reason.value for reason in VerdictReason if f"| `{reason.value}` |" not in text] == []

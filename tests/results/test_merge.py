@@ -468,7 +468,7 @@ def _alive(pid: int) -> bool:
 def test_the_documented_queries_run_and_find_equal_machine_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "records.md").read_text().partition("## Tables")[2]
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "records.md").read_text().partition("## Tables")[2]
     queries = re.findall(r"```sql\n(.*?)```", text.partition("## Traces")[0], re.DOTALL)
     other = replace(BUILD, kernels=tuple(replace(kernel, sha256="5" * 64) for kernel in BUILD.kernels))
     builds = {"cu124": other, "cu128": BUILD, "cu130": BUILD}

@@ -245,7 +245,7 @@ def test_any_trace_is_refused_or_becomes_rows(
 
 
 def test_the_examples_of_the_documentation_work(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "records.md").read_text().partition("## Traces")[2]
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "records.md").read_text().partition("## Traces")[2]
     (python,), (from_files, from_table) = (
         re.findall(rf"```{name}\n(.*?)```", text, re.DOTALL) for name in ("python", "sql")
     )

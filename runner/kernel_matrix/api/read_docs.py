@@ -28,9 +28,15 @@ def read_documentation(page: str) -> str:
     return pages[page].read_text(encoding="utf-8")
 
 
+_NO_PAGES = ("examples/", "contributing.md", "changelog.md")
+"""Below ``docs``: files of examples, and pages of the site that only include files from outside."""
+
+
 def _pages() -> dict[str, Path]:
     root = bundled_path("docs")
-    return {path.stem: path for path in root.rglob("*.md") if "examples" not in path.relative_to(root).parts}
+    return {
+        path.stem: path for path in root.rglob("*.md") if not path.relative_to(root).as_posix().startswith(_NO_PAGES)
+    }
 
 
 def _title(path: Path) -> str:

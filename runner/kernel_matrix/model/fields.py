@@ -4,8 +4,8 @@ The description is part of the field's annotation, and the docstring below the f
 
     unexplained_ns: Annotated[Difference, Column()]
 
-JSON Schemas, table schemas, rows of tables and the tables in ``docs/records.md`` are generated from these descriptions.
-:func:`typing.get_type_hints` omits them by default, so code that runs inside never sees them.
+JSON Schemas, table schemas, rows of tables and the tables in ``docs/reference/records.md`` are generated from these
+descriptions. :func:`typing.get_type_hints` omits them by default, so code that runs inside never sees them.
 """
 
 from __future__ import annotations

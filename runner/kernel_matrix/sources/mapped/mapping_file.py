@@ -1,4 +1,4 @@
-"""The mapping file, which says what the columns of the user's own results mean; see docs/import.md."""
+"""The mapping file, which says what the columns of the user's own results mean; see docs/reference/import.md."""
 
 from __future__ import annotations
 
