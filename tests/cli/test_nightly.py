@@ -12,11 +12,13 @@ import sys
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.baddays.field import PRELOADED, REAL, new_field
 from tests.baddays.living import processes, until
+from tests.nightly.chat import SECRET, Chat, served
 
 LATE = (datetime.now().astimezone() - timedelta(minutes=1)).strftime("%H:%M")
 """Nearly a day from now."""
@@ -46,8 +48,9 @@ def soon():
     return (datetime.now().astimezone() + timedelta(minutes=2)).strftime("%H:%M")
 
 
-def night(field, *args, deadline=LATE):
-    return field.call("nightly", "--sandbox", "process", "--until", deadline, "--json", *args)
+def night(field, *args, deadline=LATE, **environment):
+    told = ("nightly", "--sandbox", "process", "--until", deadline, "--json", *args)
+    return field.call(*told, no_proxy="*", **environment)  # chats of these tests are on this machine
 
 
 def nights(field):
@@ -129,7 +132,8 @@ def test_a_candidate_made_slower_is_found_and_told(second):
     assert (row["candidate"], row["change"]) == ("tiny/honest", "regression")
     assert row["ratio"] > 10
     assert "1 regression" in summary["text"].splitlines()[0]
-    assert {**json.loads(told.read_text()), "notify": ""} == summary
+    untold = {"notify": "", "webhook": "", "prometheus": "", "removed": []}
+    assert {**json.loads(told.read_text()), **untold} == summary
     assert state(second)["exit_code"] == 5
     assert len(nights(second)) == 2, "the first night stays as it was"
 
@@ -200,6 +204,30 @@ def test_a_command_that_fails_is_told_and_changes_nothing(text, words, field):
     assert (state(field)["end"], state(field)["exit_code"]) == ("complete", 0)
 
 
+@pytest.mark.torch
+def test_a_night_tells_chats_and_prometheus_and_makes_room(second):
+    old = nights(second)
+    with served(Chat()) as chat, served(Chat(status=500)) as broken:
+        options = ("--keep", "1", "--prometheus", "made.prom", "--webhook", broken.url, f"--webhook={chat.url}")
+        planned = night(second, *options, "--dry-run")
+        assert json.loads(planned.stdout)["removes"] == old
+        assert (nights(second), chat.asked) == (old, [])
+        ran = night(second, *options)
+    assert ran.returncode == 0, ran.stderr
+    summary = json.loads(ran.stdout)
+    assert summary["removed"] == old
+    assert nights(second) == [summary["night"]]
+    assert json.loads(chat.asked[0][2])["text"].splitlines()[0] == summary["text"].splitlines()[0]
+    assert "answers 500" in summary["webhook"]
+    assert f"error: {summary['webhook']}\n" in ran.stderr
+    assert 'kernel_matrix_night_cells{matrix="baddays",status="passed"} 1\n' in (second.root / "made.prom").read_text()
+    (run,) = (second.store / "nights" / summary["night"] / "runs").iterdir()
+    assert f"--webhook={chat.url.removesuffix(f':{urlsplit(chat.url).port}/services/{SECRET}')}/…" in run.read_text()
+    written = (path for path in second.root.rglob("*") if path.is_file())
+    assert [path for path in written if SECRET.encode() in path.read_bytes()] == []
+    assert SECRET not in ran.stdout + ran.stderr
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"night": 7}', '{"version": 2}', "\udcff", "null", "[" * 100_000])
 def test_damaged_state_file_is_one_error_and_loses_nothing(text, field):
     folder = field.store / "nights" / "2026-01-01" / "records"
@@ -222,8 +250,17 @@ def test_what_cannot_begin_is_told_to_the_command_as_well(field):
     (field.store / "nightly.json").write_text("{")
     told = field.root / "told.json"
     text = f"import sys\nopen({str(told)!r}, 'w').write(sys.stdin.read())\n"
-    assert night(field, "--notify", script(field, text)).returncode == 4
+    with served(Chat()) as chat, served(Chat(status=404)) as gone:
+        urls = f"{gone.url} {chat.url}"
+        words = ("--notify", script(field, text), "--prometheus", "made.prom")
+        ran = night(field, *words, KERNEL_MATRIX_WEBHOOK=urls)
+    assert ran.returncode == 4
     assert "is damaged" in json.loads(told.read_text())["text"]
+    assert "is damaged" in json.loads(chat.asked[0][2])["text"]
+    assert "error: the webhook http://127.0.0.1/… answers 404" in ran.stderr
+    metrics = (field.root / "made.prom").read_text()
+    assert 'kernel_matrix_night_exit_code{matrix="baddays"} 4\n' in metrics
+    assert 'kernel_matrix_night_end{matrix="baddays",end="failed"} 1\n' in metrics
 
 
 @pytest.mark.torch
@@ -242,6 +279,10 @@ def test_night_that_would_miss_a_slowdown_warns_first(second):
         (("--until", "06:30", "--baseline", "../x"), "is no name of a baseline"),
         (("--until", "06:30", "--notify", "'"), "--notify"),
         (("--until", "06:30", "--find", "0"), "--find 0 is no share above 0"),
+        (("--until", "06:30", "--keep", "0"), "--keep 0: at least the last night is kept"),
+        (("--until", "06:30", "--prometheus", "made"), "node_exporter reads only files that end in .prom"),
+        (("--until", "06:30", "--webhook", f"http://example.org/{SECRET}"), "would be sent in the clear"),
+        (("--until", "06:30", "--webhook", f"example.org/{SECRET}", "--dry-run"), "a webhook is not a URL"),
         (("--until", "06:30", "--at", "x", "--print-cron"), "--at 'x'"),
         (("--until", "06:30", "--at", "6:30", "--print-cron"), "--until 06:30 is when the night begins"),
     ],
@@ -250,6 +291,7 @@ def test_what_is_misspelt_is_exit_2_before_anything_runs(argv, words, field):
     ran = field.call("nightly", "--sandbox", "process", *argv)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert words in ran.stderr
+    assert SECRET not in ran.stderr
     assert not (field.store / "nights").exists()
 
 
@@ -265,13 +307,16 @@ def test_two_nights_of_one_matrix_do_not_go_on_at_once(field):
 def test_schedules_are_printed_filled_in(field):
     ran = replace(field, program=REAL).call(
         "nightly", "--until", "6:30", "--at", "21:05", "--print-systemd", "--print-cron", "--notify", "a%b c",
-        "--filter", "gpu=h200", "--filter", "dtype=fp16", "--build",
+        "--filter", "gpu=h200", "--filter", "dtype=fp16", "--build", "--keep", "30",
+        "--prometheus", "a.prom", KERNEL_MATRIX_WEBHOOK=f"https://example.org/{SECRET}",
     )  # fmt: skip
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (ran.returncode, ran.stderr.count("\n")) == (0, 1)
+    assert ran.stderr.startswith("note: the webhook is a secret and was left out")
+    assert SECRET not in ran.stdout
     assert f"WorkingDirectory={field.root}\n" in ran.stdout
     assert "OnCalendar=*-*-* 21:05:00\n" in ran.stdout
     assert f'ExecStart="{sys.executable}" "-m" "kernel_matrix" "nightly" "matrix.toml" "--until" "6:30"' in ran.stdout
-    assert '"a%%b c"' in ran.stdout
+    assert '"a%%b c" "--prometheus" "a.prom" "--keep" "30"' in ran.stdout
     assert '"--filter" "gpu=h200" "--filter" "dtype=fp16" "--build"\n' in ran.stdout
     assert f"\n5 21 * * * cd {field.root} && " in ran.stdout
     assert "'a\\%b c'" in ran.stdout

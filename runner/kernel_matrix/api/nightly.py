@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import mode
@@ -19,6 +19,7 @@ from kernel_matrix.errors import GpuBusyError, KernelMatrixError, UsageError
 from kernel_matrix.executors.local import Rerun, RunPolicy, cells_left
 from kernel_matrix.hosts.survey import AUTO
 from kernel_matrix.matrix import Matrix
+from kernel_matrix.model.instants import utc_now
 from kernel_matrix.nightly.accept_changes import in_force
 from kernel_matrix.nightly.baselines import Baseline, verified_tables
 from kernel_matrix.nightly.deadline import next_time, on_monotonic_clock, time_of_day
@@ -27,9 +28,12 @@ from kernel_matrix.nightly.foresight import FIND, warn_of_noise
 from kernel_matrix.nightly.night_summary import NightEnd, NightProgress, NightSummary, worst
 from kernel_matrix.nightly.notification import command_of, tell
 from kernel_matrix.nightly.paths import NightPaths, accepted_file
+from kernel_matrix.nightly.prometheus import check_metrics_file, write_metrics
+from kernel_matrix.nightly.retention import OldNights, RemovedNights, check_keep, old_nights, remove_old_nights
 from kernel_matrix.nightly.schedules import Schedule, cron, systemd
 from kernel_matrix.nightly.start import NightAgenda, agenda, new_night, one_at_a_time
 from kernel_matrix.nightly.state import read_state
+from kernel_matrix.nightly.webhook import check_webhooks, post, without_webhooks
 from kernel_matrix.results.descriptions import printable
 from kernel_matrix.results.store import RecordStore
 
@@ -61,6 +65,12 @@ class NightOptions:
     """Name of the baseline to compare with; empty: none."""
     notify: str = ""
     """A command that is run once, with the summary as JSON on its standard input; empty: none."""
+    webhooks: tuple[str, ...] = field(default=(), repr=False)
+    """URLs that the summary's text is posted to. They are secrets."""
+    prometheus: Path | None = None
+    """File for the metrics of the night; ``None``: none."""
+    keep: int | None = None
+    """Nights with results that stay, this one included; older ones are removed. ``None``: all stay."""
     report: Path | None = None
     """Path of the page; ``None``: in the night's folder."""
     sandbox: str = AUTO
@@ -78,10 +88,16 @@ class NightResult:
     """The end of a night."""
 
     summary: NightSummary
-    notify_error: str
-    """Error of the notification; empty if it succeeded."""
+    errors: Mapping[str, str]
+    """Error of ``notify``, ``webhook`` and ``prometheus``; empty texts where they succeeded or were not wanted."""
+    removed: RemovedNights
     stopped_by: BaseException | None
     """The interrupt that stopped the night; raise it again to pass it on."""
+
+    @property
+    def notify_error(self) -> str:
+        """Error of the command in ``NightOptions.notify``; empty if it succeeded."""
+        return self.errors["notify"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +113,8 @@ class NightPlan:
     """That the night would miss the slow-down that it is to find; empty if it would not."""
     folder: Path
     """The folder of all nights of the matrix."""
+    old: OldNights
+    """The nights that will be removed after it."""
 
     @property
     def expected_s(self) -> float:
@@ -120,22 +138,24 @@ def run_night(options: NightOptions, *, listener: Listener | None = None, comman
         GpuBusyError: Another night of the matrix goes on.
         KernelMatrixError: The night could not begin; the command in ``options.notify`` was run with that.
     """
-    words = command_of(options.notify) if options.notify else ()
+    _check(options)
+    began_at = utc_now()
     try:
-        summary, stop = _measured_and_ended(options, listener, command)
+        summary, removed, stop = _measured_and_ended(options, listener, without_webhooks(command, options.webhooks))
     except KernelMatrixError as error:
-        # A wrong option or a busy machine is seen at once on the terminal; all else is notified.
-        if words and not isinstance(error, (UsageError, GpuBusyError)):
-            failed = tell(words, _not_begun(options, error))
-            if failed and listener is not None:
-                listener(RunMessage(text=printable(failed), is_error=True))
+        # A wrong option or a busy machine is seen at once on the terminal; all else is announced.
+        if not isinstance(error, (UsageError, GpuBusyError)):
+            for failed in _announce(options, *_not_begun(options, error, began_at)).values():
+                if failed and listener is not None:
+                    listener(RunMessage(text=printable(failed), is_error=True))
         raise
-    failed = tell(words, summary.document()) if words else ""
-    return NightResult(summary=summary, notify_error=failed, stopped_by=stop)
+    errors = _announce(options, summary.matrix, summary.document())
+    return NightResult(summary=summary, errors=errors, removed=removed, stopped_by=stop)
 
 
 def plan_night(options: NightOptions) -> NightPlan:
-    """Plan a night; nothing is built or run."""
+    """Plan a night; nothing is built, run or removed."""
+    _check(options)
     until, against = _until(options), _against(options)
     matrix = load_matrix(options.matrix)
     places = NightPaths(options.results, matrix.name)
@@ -147,15 +167,19 @@ def plan_night(options: NightOptions) -> NightPlan:
         baseline=against.baseline if against else None,
         warning=_warning(options, against, plan),
         folder=places.nights,
+        old=old_nights(places, options.keep - 1) if options.keep is not None else OldNights(),
     )
 
 
 def schedule_of(options: NightOptions, at: str) -> Schedule:
     """Return the schedule that begins such a night at ``HH:MM``, with this Python and in this folder.
 
+    It has no webhook, whose URL is a secret: the environment of the night has to name it.
+
     Raises:
         UsageError: A time is not ``HH:MM``, or the night would begin at its own deadline.
     """
+    _check(options)
     hour, minute = time_of_day("--at", at)
     if time_of_day("--until", options.until) == (hour, minute):
         raise UsageError(f"--until {options.until} is when the night begins", next_step="give another minute")
@@ -164,6 +188,8 @@ def schedule_of(options: NightOptions, at: str) -> Schedule:
         "--results": str(options.results),
         "--baseline": options.baseline,
         "--notify": options.notify,
+        "--prometheus": str(options.prometheus or ""),
+        "--keep": "" if options.keep is None else str(options.keep),
         "--report": str(options.report or ""),
         "--sandbox": "" if options.sandbox == AUTO else options.sandbox,
         "--lock": str(options.lock or ""),
@@ -180,7 +206,7 @@ def schedule_of(options: NightOptions, at: str) -> Schedule:
 
 def _measured_and_ended(
     options: NightOptions, listener: Listener | None, command: Sequence[str]
-) -> tuple[NightSummary, BaseException | None]:
+) -> tuple[NightSummary, RemovedNights, BaseException | None]:
     now, until, against = _now(), _until(options), _against(options)
     matrix = load_matrix(options.matrix)
     places = NightPaths(options.results, matrix.name)
@@ -208,7 +234,10 @@ def _measured_and_ended(
         if warning and listener is not None:
             listener(RunMessage(text=printable(warning), is_warning=True))
         measured, stop = _measure(cells, order, night, until, listener)
-        return end_night(night, measured, now=_now()), stop
+        summary = end_night(night, measured, now=_now())
+        if options.keep is None or stop is not None:
+            return summary, RemovedNights(), stop
+        return summary, remove_old_nights(places, options.keep, running=night.name), None
 
 
 def _planned(options: NightOptions, places: NightPaths, matrix: Matrix) -> tuple[RunPlan, NightAgenda]:
@@ -290,8 +319,28 @@ def _now() -> datetime:
     return datetime.now().astimezone()
 
 
-def _not_begun(options: NightOptions, error: KernelMatrixError) -> dict[str, Any]:
-    """Return the summary's document for a night that could not begin."""
+def _check(options: NightOptions) -> None:
+    """Raise a usage error for what would fail only when the night is over."""
+    if options.notify:
+        command_of(options.notify)
+    check_webhooks(options.webhooks)
+    check_keep(options.keep)
+    if options.prometheus is not None:
+        check_metrics_file(options.prometheus)
+
+
+def _announce(options: NightOptions, matrix: str, document: Mapping[str, Any]) -> dict[str, str]:
+    """Tell everyone who is to know; return what went wrong with each, as in :attr:`NightResult.errors`."""
+    file = options.prometheus
+    return {
+        "prometheus": write_metrics(file, matrix, document) if file is not None else "",
+        "webhook": post(options.webhooks, document["text"]),
+        "notify": tell(command_of(options.notify), document) if options.notify else "",
+    }
+
+
+def _not_begun(options: NightOptions, error: KernelMatrixError, began_at: str) -> tuple[str, dict[str, Any]]:
+    """Return the matrix's name and the summary's document for a night that could not begin."""
     text = printable(f"{options.matrix}: the night could not begin: {error}")
     document = {"matrix": str(options.matrix), "end": "failed", "troubles": [text], "exit_code": error.exit_code}
-    return {**document, "text": text}
+    return load_matrix(options.matrix).name, {**document, "began_at": began_at, "ended_at": utc_now(), "text": text}

@@ -32,6 +32,22 @@ _Baseline = Annotated[str, typer.Option("--baseline", metavar="NAME", help="Comp
 _Notify = Annotated[
     str, typer.Option("--notify", metavar="CMD", help="Run this once, with the summary as JSON on its stdin.")
 ]
+_Webhook = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--webhook",
+        metavar="URL",
+        envvar="KERNEL_MATRIX_WEBHOOK",
+        show_envvar=False,
+        help="Post the text of the summary there, as Slack wants it; better by $KERNEL_MATRIX_WEBHOOK: it is a secret.",
+    ),
+]
+_Prometheus = Annotated[
+    Path | None, typer.Option("--prometheus", metavar="FILE.prom", help="Write metrics for node_exporter.")
+]
+_Keep = Annotated[
+    int | None, typer.Option("--keep", metavar="N", help="Remove what is older than the last N nights with results.")
+]
 _Report = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="Where the page goes; default: the night's folder.")
 ]
@@ -56,6 +72,9 @@ def register(app: typer.Typer) -> None:
         baseline: _Baseline = "",
         find: _Find = 0.05,
         notify: _Notify = "",
+        webhook: _Webhook = None,
+        prometheus: _Prometheus = None,
+        keep: _Keep = None,
         report: _Report = None,
         sandbox: Sandbox = "auto",
         lock: Lock = None,
@@ -86,6 +105,9 @@ def register(app: typer.Typer) -> None:
             baseline=baseline,
             find=find,
             notify=notify,
+            webhooks=tuple(webhook or ()),
+            prometheus=prometheus,
+            keep=keep,
             report=report,
             sandbox=sandbox,
             lock=lock,
@@ -111,11 +133,15 @@ def _run(options: NightOptions, *, as_json: bool) -> int:
     with redirect_stdout(sys.stderr) if as_json else nullcontext(), run_view(as_json=False) as view:
         result = run_night(options, listener=view.tell, command=command_line())
     if as_json:
-        print_json({**result.summary.document(), "notify": result.notify_error})
+        print_json({**result.summary.document(), **result.errors, "removed": list(result.removed.names)})
     else:
         console().print(result.summary.text, markup=False)
-    if result.notify_error:
-        sys.stderr.write(f"error: {printable(result.notify_error)}\n")
+        if result.removed.names:
+            console().print(f"removed old nights: {', '.join(result.removed.names)}", markup=False)
+    for spared in result.removed.spared:
+        sys.stderr.write(f"warning: {printable(spared)}\n")
+    for failed in filter(None, (*result.errors.values(), result.removed.error)):
+        sys.stderr.write(f"error: {printable(failed)}\n")
     if result.stopped_by is not None:
         raise result.stopped_by
     return result.summary.exit_code
@@ -140,6 +166,8 @@ def _print_dry_run(options: NightOptions, *, as_json: bool) -> None:
                 "expected_s": night.expected_s,
                 "baseline": baseline and baseline.name,
                 "nights": str(night.folder),
+                "removes": [old.name for old in night.old.removable],
+                "spares": list(night.old.spared),
             }
         )
         return
@@ -149,8 +177,10 @@ def _print_dry_run(options: NightOptions, *, as_json: bool) -> None:
     out.print(f"about {duration(night.expected_s)} one after the other, until {until}", markup=False)
     named = f"baseline {baseline.name} ({baseline.cells} cells)" if baseline else "no baseline"
     out.print(f"compared with {named}; the night goes to {night.folder}", markup=False)
-    if night.warning:
-        out.print(printable(f"warning: {night.warning}"), markup=False)
+    if night.old.removable:
+        out.print(f"then removes old nights: {', '.join(old.name for old in night.old.removable)}", markup=False)
+    for warning in (*([night.warning] if night.warning else []), *night.old.spared):
+        out.print(printable(f"warning: {warning}"), markup=False)
 
 
 def _print_schedules(options: NightOptions, at: str, *, units: bool, line: bool) -> None:
@@ -159,3 +189,5 @@ def _print_schedules(options: NightOptions, at: str, *, units: bool, line: bool)
     schedule = schedule_of(options, at)
     made = [*([systemd(schedule)] if units else []), *([cron(schedule)] if line else [])]
     sys.stdout.write("\n".join(made))
+    if options.webhooks:
+        sys.stderr.write("note: the webhook is a secret and was left out; a comment says where it goes\n")

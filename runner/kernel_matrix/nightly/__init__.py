@@ -10,6 +10,9 @@
 ``night_summary``   what became of a night, as text and as JSON
 ``finish``          merge, compare and report, however the measuring ended
 ``notification``    runs the user's command
+``webhook``         posts the text to chats
+``prometheus``      writes metrics for node_exporter
+``retention``       removes old nights
 ``schedules``       units of systemd and a line for cron
 =================== ============================================================================
 """

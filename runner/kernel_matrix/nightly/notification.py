@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import subprocess
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kernel_matrix.errors import UsageError
@@ -31,7 +32,7 @@ def command_of(text: str) -> tuple[str, ...]:
     return words
 
 
-def tell(command: tuple[str, ...], document: dict[str, Any], *, limit_s: float = LIMIT_S) -> str:
+def tell(command: tuple[str, ...], document: Mapping[str, Any], *, limit_s: float = LIMIT_S) -> str:
     """Run ``command`` with ``document`` on its stdin and the short text in :data:`VARIABLE`.
 
     Returns:
