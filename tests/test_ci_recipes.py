@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import stat
 import subprocess
@@ -135,31 +136,21 @@ def steps(workflow, job):
     return scripts, variables
 
 
-def scripts_without_gpu(server):
-    if server == "github":
-        scripts, variables = steps(recipe("github/pull-request.yml"), "cpu")
-        return list(scripts.values()), variables
-    pipeline = recipe("gitlab/gitlab-ci.yml")
-    return pipeline["cpu"]["script"], pipeline["variables"]
-
-
-@pytest.mark.parametrize("server", ["github", "gitlab"])
-def test_pull_request_is_judged_without_a_gpu(server, machine):
+def test_pull_request_is_judged_without_a_gpu(machine):
     add_a_gpu(machine.field, "tiny/honest")
-    scripts, variables = scripts_without_gpu(server)
-    for script in scripts:
+    scripts, variables = steps(recipe("github/pull-request.yml"), "cpu")
+    for name, script in scripts.items():
         ran = machine.script(script, variables)
-        assert ran.returncode == 0, (script, ran.stdout, ran.stderr)
+        assert ran.returncode == 0, (name, ran.stdout, ran.stderr)
     (built,) = (machine.root / "compiled" / "baddays" / "records").glob("*.json")
     assert json.loads(built.read_text())["outcome"]["status"] == "compiled"
     assert len(list((machine.root / "results" / "baddays" / "records").glob("*.json"))) == 2
 
 
-@pytest.mark.parametrize("server", ["github", "gitlab"])
-def test_pull_request_with_a_wrong_candidate_is_red(server, machine):
+def test_pull_request_with_a_wrong_candidate_is_red(machine):
     machine.field.write_matrix("tiny/wrong")
-    scripts, variables = scripts_without_gpu(server)
-    assert machine.script(scripts[1], variables).returncode == 1
+    scripts, variables = steps(recipe("github/pull-request.yml"), "cpu")
+    assert machine.script(scripts["Judge on the CPU"], variables).returncode == 1
 
 
 def gpu_job(machine, workflow, job="gpu"):
@@ -258,12 +249,13 @@ def test_the_judging_of_a_stranger_s_kernels_is_the_same():
     assert {name: outside[name] for name in inside} == inside
 
 
-def measured_a_night(machine, scripts, variables):
+def test_a_night_measures_compares_and_tells(machine):
+    scripts, variables = steps(recipe("github/nightly.yml"), "night")
+    plain = {name: value for name, value in variables.items() if name != "KERNEL_MATRIX_WEBHOOK"}
     with_baseline(machine)
     with served(Chat()) as chat:
-        for script in scripts:
-            ran = machine.script(script, variables, KERNEL_MATRIX_WEBHOOK=chat.url)
-            assert ran.returncode == 0, (ran.stdout, ran.stderr)
+        ran = machine.script(scripts["Measure"], plain, KERNEL_MATRIX_WEBHOOK=chat.url)
+    assert ran.returncode == 0, (ran.stdout, ran.stderr)
     assert SECRET not in ran.stdout + ran.stderr
     assert json.loads(chat.asked[0][2])["text"].startswith("baddays ")
     assert "kernel_matrix_night_compared{" in (machine.root / "made.prom").read_text()
@@ -271,27 +263,24 @@ def measured_a_night(machine, scripts, variables):
     assert len(list((machine.root / "kept" / "baddays" / "nights").iterdir())) == 1
 
 
-def test_a_night_on_github_measures_compares_and_tells(machine):
-    scripts, variables = steps(recipe("github/nightly.yml"), "night")
-    plain = {name: value for name, value in variables.items() if name != "KERNEL_MATRIX_WEBHOOK"}
-    measured_a_night(machine, scripts.values(), plain)
-
-
-def test_a_night_on_gitlab_measures_compares_and_tells(machine):
+@pytest.mark.parametrize(
+    ("job", "workflow", "same"),
+    [("cpu", "pull-request", "cpu"), ("gpu", "pull-request", "gpu"), ("nightly", "nightly", "night")],
+)
+def test_gitlab_runs_the_commands_of_github(job, workflow, same):
+    """So what the tests above have run holds for both."""
     pipeline = recipe("gitlab/gitlab-ci.yml")
-    job = pipeline["nightly"]
-    measured_a_night(machine, job["script"], {**pipeline["variables"], **job["variables"]})
+    scripts, variables = steps(recipe(f"github/{workflow}.yml"), same)
+    ours = [shlex.split(script) for name, script in scripts.items() if name != "Show the comparison"]
+    assert [shlex.split(script) for script in pipeline[job]["script"]] == ours
+    given = {**pipeline["variables"], **pipeline[job].get("variables", {})}
+    assert given == {name: value for name, value in variables.items() if name != "KERNEL_MATRIX_WEBHOOK"}
 
 
-def test_merge_request_is_compared_and_shown(machine):
-    pipeline = recipe("gitlab/gitlab-ci.yml")
-    job = pipeline["gpu"]
-    with_baseline(machine)
-    for script in job["script"]:
-        ran = machine.script(script, {**pipeline["variables"], **job["variables"]})
-        assert ran.returncode == 0, (script, ran.stdout, ran.stderr)
-    kept = (*job["artifacts"]["paths"], job["artifacts"]["reports"]["junit"])
-    assert [name for name in kept if not (machine.root / name).exists()] == []
+def test_gitlab_keeps_what_the_jobs_write():
+    gpu, night = (recipe("gitlab/gitlab-ci.yml")[job]["artifacts"] for job in ("gpu", "nightly"))
+    assert (gpu["paths"], gpu["reports"]) == (["comment.md", "results"], {"junit": "junit.xml"})
+    assert night["paths"] == ["report.html"]
 
 
 class Notes(BaseHTTPRequestHandler):
