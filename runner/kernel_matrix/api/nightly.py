@@ -123,10 +123,10 @@ class NightPlan:
 
 
 def run_night(options: NightOptions, *, listener: Listener | None = None, command: Sequence[str] = ()) -> NightResult:
-    """Measure every cell anew until a deadline; merge, compare with a baseline, report and notify.
+    """Measure every cell anew until a deadline; merge, compare with a baseline, report, notify, remove old nights.
 
-    An interrupt ends the measuring; what was measured is still merged, reported and notified of, and the interrupt is
-    in the result.
+    An interrupt ends the measuring; what was measured is still merged, reported and notified of, no night is removed,
+    and the interrupt is in the result.
 
     Args:
         options: What to measure, until when, and what becomes of it.
@@ -136,7 +136,7 @@ def run_night(options: NightOptions, *, listener: Listener | None = None, comman
     Raises:
         UsageError: An option, the matrix or the baseline is not usable.
         GpuBusyError: Another night of the matrix goes on.
-        KernelMatrixError: The night could not begin; the command in ``options.notify`` was run with that.
+        KernelMatrixError: The night could not begin; command, webhooks and metrics say so.
     """
     _check(options)
     began_at = utc_now()

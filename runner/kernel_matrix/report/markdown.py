@@ -20,6 +20,10 @@ _MOST_CHARACTERS: Final = 300
 """Characters of a name, or of one row's evidence."""
 _MOST_NOTE: Final = 1_500
 """Characters of a headline or note."""
+_TABLE: Final = (
+    "| | what | where | base | new | change | evidence |",
+    "| --- | --- | --- | ---: | ---: | ---: | --- |",
+)
 _QUIET: Final = (Change.EQUIVALENT, Change.NEW, Change.BOTH_FAILED)
 
 
@@ -29,10 +33,12 @@ def comparison_markdown(comparison: Comparison, *, most: int = MOST_ROWS) -> str
     Shows at most ``most`` rows, and fewer if they are long; states the number of further ones. Names and messages stay
     plain text: no markup, links or mentions.
     """
-    head, rows, tail = list(_head(comparison)), _rows(comparison), list(_tail(comparison))
+    head, tail = list(_head(comparison)), list(_tail(comparison))
+    rows = [row for row in comparison.rows.iter_rows(named=True) if Change(row["change"]) not in _QUIET]
     ending = _fitting(tail, MOST_BYTES // 4)
     left_out = _size([f"… and {len(rows)} more rows.", "", f"… and {len(tail)} more notes."])
-    shown = _fitting(rows[:most], MOST_BYTES - _size([*head, *_TABLE, "", *ending]) - left_out)
+    worst = [_row(row, comparison) for row in rows[:most]]
+    shown = _fitting(worst, MOST_BYTES - _size([*head, *_TABLE, "", *ending]) - left_out)
     lines = [*head, *(_TABLE if shown else ()), *shown, *([""] if shown else ())]
     if len(shown) < len(rows):
         lines += [f"… and {len(rows) - len(shown)} more rows.", ""]
@@ -60,17 +66,6 @@ def _head(comparison: Comparison) -> Iterator[str]:
     yield f"|{' ---: |' * len(counts)}"
     yield f"| {' | '.join(str(number) for number in counts.values())} |"
     yield ""
-
-
-_TABLE: Final = (
-    "| | what | where | base | new | change | evidence |",
-    "| --- | --- | --- | ---: | ---: | ---: | --- |",
-)
-
-
-def _rows(comparison: Comparison) -> list[str]:
-    rows = comparison.rows.iter_rows(named=True)
-    return [_row(row, comparison) for row in rows if Change(row["change"]) not in _QUIET]
 
 
 def _tail(comparison: Comparison) -> Iterator[str]:
