@@ -22,6 +22,7 @@ from kernel_matrix.cli import (
     compare,
     docs,
     doctor,
+    global_options,
     gpus,
     images,
     importing,
@@ -80,14 +81,18 @@ def build_app() -> typer.Typer:
     """Return the Typer application with every verb registered."""
     app = typer.Typer(
         name="kernel-matrix",
-        help="Run every candidate GPU kernel on every GPU, toolchain and dtype you own, and believe the result.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        add_completion=False,
-        context_settings={"token_normalize_func": lambda name: _FORMER_NAMES.get(name, name)},
+        rich_markup_mode=None,  # plain help: importing rich's takes longer than all else
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "token_normalize_func": lambda name: _FORMER_NAMES.get(name, name),
+        },
     )
+    global_options.register(app)
     for verb in _VERBS:
         verb.register(app)
+    global_options.give_to_every_verb(app)
     return app
 
 

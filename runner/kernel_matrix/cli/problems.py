@@ -32,15 +32,17 @@ _TOOLCHAIN = typer.Option(
     "", metavar="NAME", help="The one whose image is used; ./matrix.toml's for the CPU, else the first here."
 )
 
-_verbs = typer.Typer(help="List, show, check and try problems; only `try` runs them.", no_args_is_help=True)
-
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to ``app``."""
-    app.add_typer(_verbs, name="problems")
+    verbs = typer.Typer(help="List, show, check and try problems; only `try` runs them.", no_args_is_help=True)
+    app.add_typer(verbs, name="problems")
+    verbs.command("list")(list_problems)
+    verbs.command("show")(show_problem)
+    verbs.command("check")(check_files)
+    verbs.command("try")(try_problems)
 
 
-@_verbs.command("list")
 def list_problems(glob: Glob = "*", source: Source = "", path: SourcePath = None, as_json: Json = False) -> None:
     """List problems."""
     from kernel_matrix.api.problems import load_problems, matching
@@ -51,7 +53,6 @@ def list_problems(glob: Glob = "*", source: Source = "", path: SourcePath = None
     _print_list(problems, loaded, as_json=as_json)
 
 
-@_verbs.command("show")
 def show_problem(id_: Id, source: Source = "", path: SourcePath = None, as_json: Json = False) -> None:
     """Show one problem with its workloads and candidates."""
     from kernel_matrix.api.problems import find_one, load_problems
@@ -60,7 +61,6 @@ def show_problem(id_: Id, source: Source = "", path: SourcePath = None, as_json:
     _print_one(find_one(loaded.problems, id_, "problem"), loaded, as_json=as_json)
 
 
-@_verbs.command("check")
 def check_files(source: Source = "", path: SourcePath = None, as_json: Json = False) -> None:
     """Check every file without running any; exit code 2 when one cannot be used."""
     from kernel_matrix.api.problems import load_problems, refuse_unreadable
@@ -75,7 +75,6 @@ def check_files(source: Source = "", path: SourcePath = None, as_json: Json = Fa
     refuse_unreadable(loaded)
 
 
-@_verbs.command("try")
 def try_problems(
     glob: Glob = "*",
     *,

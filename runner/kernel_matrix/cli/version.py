@@ -14,7 +14,3 @@ def register(app: typer.Typer) -> None:
     def version() -> None:
         """Print the version."""
         typer.echo(__version__)
-
-    @app.callback()
-    def _verbs_only() -> None:
-        """Keep verbs as verbs even while there is one."""
