@@ -21,8 +21,10 @@ from kernel_matrix.results.latest import filter_rows, overview
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Chart", "Results"]
+__all__ = ["Chart", "Results", "newest_results"]
 
+_EXAMPLES = "example-*"
+"""Result folders that the project comes with."""
 _CELL = ["cell_id", "host_id", "workload"]
 """The key of :meth:`Results.latest`."""
 
@@ -177,6 +179,25 @@ class Results:
             new: The value upwards; a point above the diagonal is slower there.
         """
         return compare_axis(self.outcomes(), axis, base, new)
+
+
+def newest_results(folder: str | Path = "results") -> Path:
+    """Return the result folder below ``folder`` to which a run added last.
+
+    Folders of examples count only where there is no other; then, and where ``folder`` has results itself, it is
+    ``folder``.
+    """
+    root = Path(folder)
+    if not root.is_dir() or _added_to(root):
+        return root
+    found = [one for one in root.iterdir() if not one.match(_EXAMPLES) and _added_to(one)]
+    return max(found, key=_added_to, default=root)
+
+
+def _added_to(folder: Path) -> int:
+    """Return when a result was last added to a result folder, in nanoseconds since 1970; 0 where it is none."""
+    parts = (folder / name for name in ("records", "runs", "cells.parquet"))
+    return max((part.stat().st_mtime_ns for part in parts if part.exists()), default=0)
 
 
 def _nothing() -> None:

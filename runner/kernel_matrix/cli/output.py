@@ -35,6 +35,18 @@ def write_line(text: str, *, stderr: bool = False) -> None:
     stream.flush()
 
 
+def write_cut_line(text: str) -> None:
+    """Write a text on one line, on a terminal no longer than that is wide."""
+    from rich.cells import cell_len, set_cell_size
+
+    from kernel_matrix.api.wording import printable
+
+    line = printable(text)
+    if sys.stdout.isatty() and cell_len(line) > (width := console().width):
+        line = f"{set_cell_size(line, width - 1)}…"
+    sys.stdout.write(f"{line}\n")
+
+
 @contextmanager
 def progress_bar() -> Iterator[Callable[[int, int], None]]:
     """Show a merge's progress on a terminal; yields a function of the number done and the number of all."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,61 +18,209 @@ from kernel_matrix.api.wording import (
     describe_verdict,
     discards,
     labels_worth_printing,
-    printable,
 )
+from kernel_matrix.cli.global_options import examples, is_quiet, is_verbose
 from kernel_matrix.cli.opened_tables import opened
-from kernel_matrix.cli.options import Json
-from kernel_matrix.cli.output import console, print_json
+from kernel_matrix.cli.options import Filter
+from kernel_matrix.cli.output import print_json, write_cut_line, write_line
+from kernel_matrix.cli.table_options import TableOptions, table_verb
+from kernel_matrix.cli.table_writer import Column, Row, arrange, write_table
 from kernel_matrix.errors import NothingSelectedError
 from kernel_matrix.model.enums import ClockState, Fault, Status
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-_NS_PER_US = 1000.0
 _NOTES = 8
 """Reasons that are printed one by one."""
+_EXAMPLES = examples(
+    "results                                  the run just made",
+    "results results/nightly --filter status!=passed",
+    "results --filter 'problem=soft*' --sort -speedup --limit 10",
+    "results --columns problem,candidate,gb_per_s,percent_of_peak",
+    "results --group-by gpu --format latex    for a paper",
+    "results --csv --columns all              for a spreadsheet",
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
 
-    @app.command()
+    @app.command(epilog=_EXAMPLES)
+    @table_verb
     def results(
-        folder: Path = typer.Argument(Path("results"), help="Merged tables, or a result folder."),
-        filters: list[str] = typer.Option(
-            [], "--filter", metavar="KEY=GLOB[,GLOB]", help="Keep matching cells; != drops them. Repeat to narrow."
-        ),
-        as_json: Json = False,
+        folder: Annotated[
+            Path | None,
+            typer.Argument(
+                metavar="[FOLDER]",
+                help="Merged tables, or a result folder; default: the folder below results that changed last.",
+                show_default=False,
+            ),
+        ] = None,
+        *,
+        filter_: Filter = None,
+        run: Annotated[
+            str, typer.Option("--run", metavar="ID", help="Only what this run found; latest: the last one.")
+        ] = "",
+        table: TableOptions,
     ) -> None:
         """Print the latest result of every cell, and why cells failed."""
-        with opened([folder]) as found:
-            rows = found.latest(*filters).to_dicts()
+        from kernel_matrix.api.results import newest_results
+
+        shown = folder or newest_results()
+        with opened([shown]) as found:
+            rows = found.latest(*_terms(found.latest, filter_ or (), run)).to_dicts()
         if not rows:
-            raise NothingSelectedError(f"no result in {folder} matches", next_step="Loosen --filter or name a folder.")
-        if as_json:
-            print_json(rows)
-        else:
-            _print(rows)
+            raise NothingSelectedError(f"no result in {shown} matches", next_step="Loosen --filter or name a folder.")
+        columns = _columns(rows)
+        if table.as_json and not table.columns:
+            table.check(column.name for column in columns)
+            print_json(arrange(rows, columns, table))
+            return
+        if not (table.for_people and is_quiet()):
+            write_table(rows, columns, table)
+        if table.for_people:
+            _print_notes(rows)
+            write_line(_summary(rows))
+            if folder is None:
+                write_line(f"shown: {shown} (kernel-matrix results FOLDER shows another)")
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
-    out = console()
-    out.print(_table(rows))
-    failures = [row for row in rows if row["fault"] != Fault.NONE.value]
-    for row in failures:
-        where = f"{row['candidate']} {row['dtype']} {row['gpu']} {row['toolchain']}"
-        why = f"{row['status']} at {row['stage']}, fault {row['fault']}: {row['message'] or 'no evidence'}"
-        out.print(printable(f"{where}: {why}"), markup=False, overflow="ellipsis", no_wrap=True)
+def _terms(latest: Callable[..., Any], filters: Sequence[str], run: str) -> list[str]:
+    """Return the filters, together with that of ``--run``."""
+    if run == "latest":
+        run = max(latest()["run_id"].drop_nulls(), default="")
+    return [*filters, *([f"run={run}"] if run else [])]
+
+
+# ---- Columns
+
+
+def _columns(rows: Sequence[Row]) -> list[Column]:
+    """Return the columns for people, then what else a row has, on request."""
+    shown = [*_identity(), *_times(), *_conditions()]
+    names = {column.name for column in shown}
+    return [*shown, *(Column(name=name, on_request=True) for name in rows[0] if name not in names)]
+
+
+def _identity() -> list[Column]:
+    return [
+        Column(name="problem", text=_problem, shortest=10),
+        Column(
+            name="candidate", text=lambda row: str(row["candidate"]).removeprefix(f"{row['problem']}/"), shortest=10
+        ),
+        Column(name="dtype", text=_known("dtype")),
+        Column(name="gpu", text=_known("gpu"), shortest=6),
+        Column(name="toolchain", text=_known("toolchain"), rank=6, shortest=6),
+        Column(name="status", text=_known("status"), shortest=9),
+    ]
+
+
+def _times() -> list[Column]:
+    return [
+        _number("median_us", "median µs", "candidate_median_ns", "{:.1f}", 1e-3),
+        _number("baseline_us", "baseline µs", "baseline_median_ns", "{:.1f}", 1e-3, rank=5),
+        _number("speedup", "speed-up", "speedup", "{:.2f}×"),
+        Column(name="plus_minus", heading="±", value=_plus_minus, text=_plus_minus_text, is_number=True, rank=2),
+        Column(
+            name="verdict", text=lambda row: describe_verdict(row["verdict"], row["grade"]), rank=1, shortest=8
+        ),
+        Column(
+            name="why",
+            value=lambda row: row["verdict_reason"],
+            text=lambda row: describe_reason(row["verdict_reason"], row["verdict_figure"]),
+            rank=7,
+            shortest=12,
+        ),
+        _number("gb_per_s", "GB/s", "bytes_per_s", "{:,.4g}", 1e-9, rank=4),
+        _number("percent_of_peak", "of peak", "share_of_peak", "{:.1f} %", 100.0, rank=3),
+    ]
+
+
+def _conditions() -> list[Column]:
+    return [
+        Column(name="samples", heading="n", text=lambda row: str(row["samples"] or ""), is_number=True, rank=8),
+        Column(name="clocks", value=_clocks, text=_clocks, rank=9, shortest=8),
+        Column(name="memory", heading="memory MiB", value=_memory, text=_memory, rank=10),
+        Column(name="discarded", value=_discarded, text=_discarded, rank=11, shortest=10),
+    ]
+
+
+def _number(name: str, heading: str, key: str, form: str, factor: float = 1.0, *, rank: int = 0) -> Column:
+    """Return a column of ``factor`` times the value of ``key``; unknown values are left empty."""
+
+    def value(row: Row) -> float | None:
+        return None if row[key] is None else row[key] * factor
+
+    def text(row: Row) -> str:
+        return "" if row[key] is None else form.format(row[key] * factor)
+
+    return Column(name=name, heading=heading, value=value, text=text, is_number=True, rank=rank)
+
+
+def _known(name: str) -> Callable[[Row], str]:
+    return lambda row: row[name] or ""
+
+
+def _problem(row: Row) -> str:
+    workload = f" [{row['workload']}]" if row["workload"] else ""
+    return f"{row['problem']}{workload}"
+
+
+def _plus_minus(row: Row) -> float | None:
+    """Return how far the ends of the speed-up's interval are from it at most, as a share of it."""
+    best, low, high = row["verdict_speedup"], row["verdict_low"], row["verdict_high"]
+    return None if None in (best, low, high) else max(high / best - 1, 1 - low / best)
+
+
+def _plus_minus_text(row: Row) -> str:
+    share = _plus_minus(row)
+    return "" if share is None else f"±{100 * share:.1f} %"
+
+
+def _memory(row: Row) -> str:
+    """Write the peaks of device memory of candidate and baseline, in MiB."""
+    peaks = (row["candidate_memory_bytes"], row["baseline_memory_bytes"])
+    return "" if None in peaks else " / ".join(f"{peak / (1 << 20):,.0f}" for peak in peaks)
+
+
+def _discarded(row: Row) -> str:
+    return describe_discards(discards(row))
+
+
+def _clocks(row: Row) -> str:
+    return describe_clocks(row["clock_state"], row["clock_policy"])
+
+
+# ---- Notes and summary
+
+
+def _print_notes(rows: Sequence[Row]) -> None:
+    for row in rows:
+        if row["fault"] != Fault.NONE.value and (is_verbose() or not _is_expected(row)):
+            where = f"{row['candidate']} {row['dtype']} {row['gpu']} {row['toolchain']}"
+            why = f"{row['status']} at {row['stage']}, fault {row['fault']}: {row['message'] or 'no evidence'}"
+            write_cut_line(f"{where}: {why}")
     for note in _notes(rows):
-        out.print(printable(note), markup=False)
+        write_line(note.replace("\n", " "))
+
+
+def _is_expected(row: Row) -> bool:
+    return bool(row["expect"] == row["status"])
+
+
+def _summary(rows: Sequence[Row]) -> str:
+    """Write for example ``53 results: 41 passed, 11 failed as expected, 1 did not``."""
+    failures = [row for row in rows if row["fault"] != Fault.NONE.value]
+    expected = sum(map(_is_expected, failures))
     compiled = sum(row["status"] == Status.COMPILED.value for row in rows)
-    passed = f"{len(rows) - len(failures) - compiled} passed"
-    built = f", {compiled} compiled" if compiled else ""
-    out.print(f"{len(rows)} results: {passed}{built}, {len(failures)} did not")
+    parts = [
+        f"{len(rows) - len(failures) - compiled:,} passed",
+        *([f"{compiled:,} compiled"] if compiled else []),
+        *([f"{expected:,} failed as expected"] if expected else []),
+        f"{len(failures) - expected:,} did not",
+    ]
+    return f"{len(rows):,} results: {', '.join(parts)}"
 
 
-def _notes(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _notes(rows: Sequence[Row]) -> Iterator[str]:
     """Yield notes on the table: labels, kernels that cannot be launched, clocks and GPUs in a wrong state."""
     for label, number in labels_worth_printing(rows).items():
         yield f"{label}, {_results(number)}: {describe_label(label)}"
@@ -80,10 +228,11 @@ def _notes(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if too_large:
         yield f"a kernel builds and cannot be launched, {_results(too_large)}: the records say why (build)"
     reasons = Counter((_clocks(row), row["clock_reason"]) for row in rows if _clocks_need_a_note(row)).most_common()
-    for (said, reason), number in reasons[:_NOTES]:
+    most = None if is_verbose() else _NOTES
+    for (said, reason), number in reasons[:most]:
         yield f"clocks {said}, {_results(number)}: {reason or 'no reason was recorded'}"
-    if len(reasons) > _NOTES:
-        yield f"… and {len(reasons) - _NOTES} more reasons, all in --json"
+    if most is not None and len(reasons) > most:
+        yield f"… and {len(reasons) - most} more reasons (-v)"
     not_reset = sum(row["clock_reset"] == "failed" for row in rows)
     if not_reset:
         yield f"clocks not given back after {_results(not_reset)}: run `kernel-matrix sweep` on that host"
@@ -96,65 +245,6 @@ def _results(number: int) -> str:
     return "1 result" if number == 1 else f"{number} results"
 
 
-def _clocks(row: Mapping[str, Any]) -> str:
-    return describe_clocks(row["clock_state"], row["clock_policy"])
-
-
 def _clocks_need_a_note(row: Mapping[str, Any]) -> bool:
     state: str = row["clock_state"]
     return state == ClockState.THROTTLED.value or not clocks_match_policy(state, row["clock_policy"])
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("problem", "candidate", "dtype", "gpu", "toolchain", "status"):
-        table.add_column(name, no_wrap=True)
-    for name in ("median µs", "baseline µs", "speed-up"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("verdict", "why"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("n", justify="right", no_wrap=True)
-    table.add_column("clocks", no_wrap=True)
-    further = {
-        name: texts
-        for name, texts in (
-            ("memory MiB", [_memory(row) for row in rows]),
-            ("discarded", [describe_discards(discards(row)) for row in rows]),
-        )
-        if any(texts)
-    }
-    for name in further:
-        table.add_column(name, no_wrap=True)
-    for index, row in enumerate(rows):
-        texts = (*_texts(row), *(column[index] for column in further.values()))
-        table.add_row(*(Text(printable(text)) for text in texts))
-    return table
-
-
-def _memory(row: Mapping[str, Any]) -> str:
-    """Write the peaks of device memory of candidate and baseline, in MiB."""
-    peaks = (row["candidate_memory_bytes"], row["baseline_memory_bytes"])
-    return "" if None in peaks else " / ".join(f"{peak / (1 << 20):,.0f}" for peak in peaks)
-
-
-def _texts(row: Mapping[str, Any]) -> tuple[str, ...]:
-    workload = f" [{row['workload']}]" if row["workload"] else ""
-    return (
-        f"{row['problem']}{workload}",
-        str(row["candidate"]).removeprefix(f"{row['problem']}/"),
-        *(row[name] or "" for name in ("dtype", "gpu", "toolchain", "status")),
-        _microseconds(row["candidate_median_ns"]),
-        _microseconds(row["baseline_median_ns"]),
-        "" if row["speedup"] is None else f"{row['speedup']:.2f}×",
-        describe_verdict(row["verdict"], row["grade"]),
-        describe_reason(row["verdict_reason"], row["verdict_figure"]),
-        str(row["samples"] or ""),
-        _clocks(row),
-    )
-
-
-def _microseconds(nanoseconds: float | None) -> str:
-    return "" if nanoseconds is None else f"{nanoseconds / _NS_PER_US:.1f}"

@@ -22,13 +22,14 @@ FILTERS = {
         )
     },
     "id": "cell_id",
+    "run": "run_id",
 }
 """Filter key → column of ``cells``. ``plan`` and ``run`` accept the same keys, except those known only after a run."""
 _TERM = re.compile(r"(?P<key>[^=!]*)(?P<operator>!?=)(?P<globs>.+)", re.DOTALL)
 _ATTEMPT = ("cell_id", "host_id")
 _SHOWN = (
     *("matrix", "gpu", "toolchain", "dtype", "problem", "candidate", "language", "category", "level", "hostname"),
-    *("status", "stage", "fault", "message", "exclusive", "exclusive_reason", "quarantined"),
+    *("run_id", "expect", "status", "stage", "fault", "message", "exclusive", "exclusive_reason", "quarantined"),
     *("clock_state", "clock_policy", "clock_reason", "clock_set_mhz", "clock_reset", "sm_clock_mhz"),
     *(
         "verdict",
