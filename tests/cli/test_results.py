@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kernel_matrix.api.results import newest_results
 from kernel_matrix.api.wording import describe_label
 from kernel_matrix.model.enums import Role, Status
 from kernel_matrix.results.store import RecordStore
+from tests.analysis.made import cell, write
 from tests.cli.terminal import piped
 from tests.results.factory import (
     CELL_KEY,
@@ -54,6 +57,9 @@ def test_a_result_folder_is_shown_as_it_is_now(lab: Path) -> None:
         "few_calls",
         "5",
         "5",
+        "0.1",
+        "%",
+        "5",
         "locked",
         "3,072",
         "/",
@@ -68,7 +74,7 @@ def test_a_result_folder_is_shown_as_it_is_now(lab: Path) -> None:
         "softmax/broken fp16 h200 cu128: compile_error at verify, fault candidate: expected ';' before '}'"
         in done.stdout
     )
-    assert done.stdout.splitlines()[-1] == "2 results: 1 passed, 1 did not"
+    assert done.stdout.splitlines()[-2] == "2 results: 1 passed, 1 did not"
     assert sorted(p.name for p in lab.iterdir()) == ["results"]
 
 
@@ -89,7 +95,7 @@ def test_results_prints_information_only_where_it_is_rare(tmp_path: Path) -> Non
 
 def test_merged_tables_are_shown_too(lab: Path) -> None:
     assert piped(lab, "merge").returncode == 0
-    assert piped(lab, "results", "tables").stdout == piped(lab, "results").stdout
+    assert piped(lab, "results", "tables").stdout == piped(lab, "results", "results").stdout
 
 
 def test_json_and_filters(lab: Path) -> None:
@@ -98,8 +104,85 @@ def test_json_and_filters(lab: Path) -> None:
     assert (row["candidate"], row["speedup"], row["sessions"]) == ("softmax/online", 2.0, 1)
     nothing = piped(lab, "results", "--filter", "dtype=bf16")
     assert (nothing.returncode, nothing.stdout) == (3, "")
-    wrong = piped(lab, "results", "--filter", "colour=red")
-    assert (wrong.returncode, "keys are gpu" in wrong.stderr) == (2, True)
+    wrong = piped(lab, "results", "--filter", "prblem=red")
+    assert (wrong.returncode, "did you mean 'problem'?" in wrong.stderr, "Keys are gpu" in wrong.stderr) == (
+        2,
+        True,
+        True,
+    )
+
+
+@pytest.mark.parametrize("verb", [("results",), ("analyze", "scores"), ("audit",), ("report",)])
+def test_value_that_matches_nothing_is_told_the_closest(verb: tuple[str, ...], lab: Path) -> None:
+    done = piped(lab, *verb, "--filter", "problem=SoftMax")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "no problem is 'SoftMax'; did you mean 'softmax'?" in done.stderr
+
+
+def test_last_run_is_shown_without_the_examples(lab: Path) -> None:
+    RecordStore(lab / "results" / "example-h200").save(make_record(cell_id(7)))
+    done = piped(lab, "results")
+    assert done.stdout.splitlines()[-2:] == [
+        "2 results: 1 passed, 1 did not",
+        "shown: results/nightly (kernel-matrix results FOLDER shows another)",
+    ]
+    assert "3 results: 2 passed, 1 did not" in piped(lab, "results", "results").stdout
+
+
+def test_folder_that_changed_last_is_the_newest(lab: Path) -> None:
+    first, second = lab / "results" / "nightly", lab / "results" / "second"
+    RecordStore(second).save(make_record(cell_id(7)))
+    for newest, other in ((first, second), (second, first)):
+        os.utime(other / "records", (1_000, 1_000))
+        os.utime(newest / "records", (2_000, 2_000))
+        assert newest_results(lab / "results") == newest
+
+
+def test_newest_folder_is_the_root_where_only_examples_are(tmp_path: Path) -> None:
+    RecordStore(tmp_path / "example-h200").save(make_record())
+    assert newest_results(tmp_path) == tmp_path
+    assert newest_results(tmp_path / "absent") == tmp_path / "absent"
+
+
+def test_expected_failures_are_counted_apart(tmp_path: Path) -> None:
+    store = RecordStore(tmp_path / "results" / "nightly")
+    declared = replace(CELL_KEY, candidate="softmax/wrong", expect=Status.COMPILE_ERROR)
+    store.save(failed_record(cell_id(1), cell=declared))
+    store.save(failed_record(cell_id(2), cell=replace(CELL_KEY, candidate="softmax/broken")))
+    shown = piped(tmp_path, "results").stdout
+    assert "2 results: 0 passed, 1 failed as expected, 1 did not" in shown
+    assert ("softmax/broken fp16" in shown, "softmax/wrong fp16" in shown) == (True, False)
+    assert "softmax/wrong fp16" in piped(tmp_path, "results", "-v").stdout
+
+
+def test_quiet_results_are_warnings_and_the_summary(lab: Path) -> None:
+    done = piped(lab, "results", "-q")
+    assert "median µs" not in done.stdout
+    assert "2 results: 1 passed, 1 did not" in done.stdout
+
+
+def test_one_run_is_chosen_by_its_id(lab: Path) -> None:
+    run = json.loads(piped(lab, "results", "--json").stdout)[0]["run_id"]
+    assert len(json.loads(piped(lab, "results", "--json", "--run", "latest").stdout)) == 2
+    assert len(json.loads(piped(lab, "results", "--json", "--run", run[:8]).stdout)) == 2
+    assert piped(lab, "results", "--run", "nonesuch").returncode == 3
+
+
+def test_interval_rate_and_share_of_peak_have_columns(tmp_path: Path) -> None:
+    timed = cell(
+        baseline_median_ns=2000.0,
+        candidate_median_ns=1000.0,
+        verdict_speedup=2.0,
+        verdict_low=1.9,
+        verdict_high=2.04,
+        bytes_per_s=2.5e12,
+        share_of_peak=0.521,
+    )
+    write(tmp_path / "tables", [timed])
+    head, row = piped(
+        tmp_path, "results", "tables", "--columns", "plus_minus,gb_per_s,percent_of_peak"
+    ).stdout.splitlines()[:2]
+    assert (head.split(), row.split()) == (["±", "GB/s", "of", "peak"], ["±5.0", "%", "2,500", "52.1", "%"])
 
 
 def test_what_was_put_aside_is_said_on_stderr(lab: Path) -> None:
@@ -153,6 +236,6 @@ def test_a_table_without_discards_has_no_column_for_them(lab: Path) -> None:
         make_record(cell_id(2), sessions=(session(workloads=whole, cell_id=cell_id(2)),))
     )
     assert "discarded" not in piped(lab, "results", "results/other").stdout
-    assert "1 contended" in piped(lab, "results").stdout
+    assert "1 contended" in piped(lab, "results", "results/nightly").stdout
     assert "samples discarded: 1 contended" in piped(lab, "merge").stdout
     assert "discarded" not in piped(lab, "merge", "results/other").stdout

@@ -64,6 +64,12 @@ def test_an_unknown_key_is_told_with_the_closest_one():
         parse_filter(["tolchain=cpu"])
 
 
+def test_unmatched_values_are_explained_by_the_closest(cells):
+    unmatched = parse_filter(["gpu=H200,cpu", "problem=relu", "level!=7"]).explain_unmatched(cells)
+    assert unmatched == "no gpu is 'H200'; did you mean 'h200'?"
+    assert parse_filter([]).explain_unmatched(cells) == ""
+
+
 def test_a_filter_reads_as_it_was_written():
     assert str(parse_filter(["gpu=h*", "dtype!=bf16"])) == "gpu=h* dtype!=bf16"
 

@@ -8,7 +8,7 @@ import pytest
 
 from kernel_matrix.errors import UsageError
 from kernel_matrix.model.enums import Status
-from kernel_matrix.results.latest import FILTERS, filter_rows, overview
+from kernel_matrix.results.latest import FILTERS, explain_no_rows, filter_rows, overview
 from kernel_matrix.results.merge import merge
 from kernel_matrix.results.store import RecordStore
 from tests.results.factory import (
@@ -98,6 +98,13 @@ def test_terms_narrow(store: RecordStore, terms: tuple[str, ...], left: int) -> 
 
 @pytest.mark.parametrize("term", ["colour=red", "dtype", "dtype=", "=x", "dtype~fp16"])
 def test_a_wrong_term_names_the_keys(term: str) -> None:
-    with pytest.raises(UsageError, match="KEY=GLOB") as caught:
+    with pytest.raises(UsageError, match=r"^--filter") as caught:
         filter_rows(pl.DataFrame(), [term])
     assert all(key in caught.value.next_step for key in FILTERS)
+
+
+def test_unmatched_values_are_explained_by_the_closest(store: RecordStore) -> None:
+    store.save(make_record())
+    rows = pl.DataFrame(shown(store))
+    terms = ["problem=Softmax,relu", "dtype=fp16", "gpu!=h300", "gpu=h*"]
+    assert explain_no_rows(rows, terms) == "no problem is 'Softmax'; did you mean 'softmax'?, no problem is 'relu'"

@@ -113,6 +113,10 @@ class RunPlan:
         cells = tuple(self.cells())
         return tuple(c for c in cells if c.reason is None), tuple(c for c in cells if c.reason is not None)
 
+    def explain_no_match(self) -> str:
+        """Say which globs of the filters match no cell, and what may have been meant; empty if each matches one."""
+        return self.wanted.explain_unmatched(self.plan.cells())
+
     @cached_property
     def totals(self) -> PlanTotals:
         """Counts and expected time per axis value, and the reasons why cells do not run here."""
@@ -157,7 +161,8 @@ class RunPlan:
         """
         if self.runnable:
             return
-        what = "no cell is selected"
+        why = self.explain_no_match()
+        what = "no cell is selected" + (f": {why}" if why else "")
         if self.skipped:
             counts = Counter(cell.reason.text for cell in self.skipped if cell.reason is not None)
             reasons = "".join(f"\n  {number} × {text}" for text, number in counts.most_common(3))

@@ -16,7 +16,7 @@ from kernel_matrix.analysis.outcomes import outcomes
 from kernel_matrix.analysis.tables import Tables, open_tables
 from kernel_matrix.api.make_tables import merge
 from kernel_matrix.report.charts import Chart, compare_axis, speedup_by_gpu
-from kernel_matrix.results.latest import filter_rows, overview
+from kernel_matrix.results.latest import explain_no_rows, filter_rows, overview
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -122,6 +122,10 @@ class Results:
             terms: As for :meth:`filter`; rows that do not satisfy all of them are left out.
         """
         return filter_rows(overview(self.cells), terms)
+
+    def explain_no_match(self, *terms: str) -> str:
+        """Say which globs of ``terms`` match no result, and what may have been meant; empty if each matches one."""
+        return explain_no_rows(self.latest(), terms)
 
     def outcomes(self) -> pl.DataFrame:
         """Return the frame that every analysis starts from: see :data:`kernel_matrix.analysis.outcomes.OUTCOMES`."""

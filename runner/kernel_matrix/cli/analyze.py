@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
 from kernel_matrix.api.wording import printable
+from kernel_matrix.cli.global_options import examples
 from kernel_matrix.cli.opened_tables import opened
-from kernel_matrix.cli.options import Folders, Json
+from kernel_matrix.cli.options import Filter, Folders
 from kernel_matrix.cli.output import console, print_json
+from kernel_matrix.cli.table_options import ALL_COLUMNS, TableOptions, split_list, table_verb
+from kernel_matrix.cli.table_writer import Column, write_table
 from kernel_matrix.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from kernel_matrix.api.analyze import Answer
 
 ABOUT: Final = {
@@ -45,18 +46,21 @@ _USED_BY: Final = {
 """Argument → its option, and the questions that use it."""
 
 _ROWS: Final = 50
-"""Rows of a table that are printed; all of them are in ``--json``."""
-_CELL: Final = 44
-"""Characters of a text that are printed."""
-_GAP: Final = 2
-"""Between columns."""
+"""Rows of a table that people get without ``--limit``."""
+_EXAMPLES: Final = examples(
+    "analyze scores --by gpu,dtype            how many are right, how many fast",
+    "analyze portability --platforms h100,h200",
+    "analyze scores --explain                 what each column means",
+    "analyze ranks tables --csv",
+)
 _Value = TypeVar("_Value")
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
 
-    @app.command()
+    @app.command(epilog=_EXAMPLES)
+    @table_verb
     def analyze(  # noqa: PLR0917  # typer passes options by name
         question: str = typer.Argument("", help=f"One of {', '.join(ABOUT)}.", show_default=False),
         folders: Folders = None,
@@ -79,7 +83,9 @@ def register(app: typer.Typer) -> None:
             None, metavar="FILE", help="Weights of problems and categories, for gpus.", show_default=False
         ),
         explain: bool = typer.Option(False, "--explain", help="Also say what each column means."),
-        as_json: Json = False,
+        *,
+        filter_: Filter = None,
+        table: TableOptions,
     ) -> None:
         """Answer a question from all results together: scores, portability, ranks, variance and more."""
         _check_question(question)
@@ -99,16 +105,22 @@ def register(app: typer.Typer) -> None:
         }
         given = {name: value for name, value in given.items() if value not in (None, ())}
         _check(question, given)
-        with opened(folders or [Path("results")]) as results:
+        with opened(folders or [Path("results")], filter_) as results:
             if freeze is not None:
                 best = freeze_best_known(results, freeze)
                 line = f"{freeze}: {best.table.height} best-known times, content hash {best.sha256}"
                 console(stderr=True).print(printable(line), markup=False)
             answers = ask(question, results, **given)
-        if as_json:
+        table.check(name for answer in answers for name in answer.table.columns)
+        if table.as_json:
             print_json(_document(question, given.get("by", ()), answers))
+            return
+        answers = _with_columns(answers, table.columns)
+        if table.for_people:
+            _print(answers, replace(table, limit=table.limit or _ROWS), explain=explain)
         else:
-            _print(answers, explain=explain)
+            for answer in answers:
+                write_table(*_table(answer), table, title=answer.title if len(answers) > 1 else "", checked=True)
 
 
 def _added_questions() -> dict[str, str]:
@@ -154,12 +166,25 @@ def _listed(texts: Sequence[str] | None, kind: Callable[[str], _Value], option: 
     Raises:
         UsageError: Where one is no ``kind``.
     """
-    text = ",".join(texts or ())
-    parts = [part.strip() for part in text.split(",") if part.strip()]
     try:
-        return tuple(kind(part) for part in parts)
+        return tuple(kind(part) for part in split_list(texts))
     except ValueError:
-        raise UsageError(f"{option} {text!r} is no list of numbers", next_step="Give for example 1,2,5.") from None
+        raise UsageError(
+            f"{option} {','.join(texts or ())!r} is no list of numbers", next_step="Give for example 1,2,5."
+        ) from None
+
+
+def _with_columns(answers: list[Answer], names: Sequence[str]) -> list[Answer]:
+    """Return the answers whose tables have all of these columns.
+
+    Raises:
+        UsageError: There are none.
+    """
+    wanted = set(names) - {ALL_COLUMNS}
+    having = [answer for answer in answers if wanted <= set(answer.table.columns)]
+    if not having:
+        raise UsageError(f"no table has all of {', '.join(names)}", next_step="Ask for columns of one table.")
+    return having
 
 
 def _document(question: str, by: Sequence[str], answers: Sequence[Answer]) -> dict[str, Any]:
@@ -180,7 +205,7 @@ def _document(question: str, by: Sequence[str], answers: Sequence[Answer]) -> di
     }
 
 
-def _print(answers: Sequence[Answer], *, explain: bool) -> None:
+def _print(answers: Sequence[Answer], table: TableOptions, *, explain: bool) -> None:
     out = console()
     for number, answer in enumerate(answers):
         if number:
@@ -188,68 +213,23 @@ def _print(answers: Sequence[Answer], *, explain: bool) -> None:
         out.print(printable(answer.title), style="bold", markup=False)
         for statement in answer.statements:
             out.print(printable(statement), markup=False)
-        left_out = _print_table(out, answer)
+        if not answer.table.is_empty():
+            write_table(*_table(answer), table, checked=True)
+        elif not (answer.notes or answer.statements):
+            out.print("There is nothing to show.")
         if explain:
             for name in answer.table.columns:
                 if name in answer.meanings:
                     out.print(printable(f"{name}: {answer.meanings[name]}"), markup=False)
-        for note in (*answer.notes, *left_out):
+        for note in answer.notes:
             out.print(f"- {printable(note)}", markup=False)
 
 
-def _print_table(out: Console, answer: Answer) -> list[str]:
-    """Print as much of a table as there is room for; return notes on what was left out."""
-    frame = answer.table
-    if frame.is_empty():
-        return [] if answer.notes or answer.statements else ["There is nothing to show."]
-    shown = frame.head(_ROWS)
-    columns = {name: [_text_of(value) for value in shown[name].to_list()] for name in shown.columns}
-    fitting = list(_fitting(columns, out.width))
-    out.print(_table(shown, {name: columns[name] for name in fitting}))
-    notes = []
-    if frame.height > len(shown):
-        notes.append(f"{frame.height - len(shown)} more rows are in --json.")
-    if len(fitting) < len(columns):
-        rest = ", ".join(name for name in columns if name not in fitting)
-        notes.append(f"There was no room for the columns {rest}; all are in --json.")
-    return notes
-
-
-def _table(shown: Any, columns: dict[str, list[str]]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-    for name in columns:
-        table.add_column(
-            Text(printable(name)), justify="right" if shown.schema[name].is_numeric() else "left", no_wrap=True
-        )
-    for texts in zip(*columns.values(), strict=True):
-        table.add_row(*(Text(text) for text in texts))
-    return table
-
-
-def _fitting(columns: dict[str, list[str]], width: int) -> Iterator[str]:
-    """Yield the first columns that fit into ``width`` together, one at least."""
-    from rich.cells import cell_len
-
-    used = 0
-    for name, texts in columns.items():
-        used += max(cell_len(text) for text in (name, *texts)) + _GAP
-        if used > width + _GAP and name != next(iter(columns)):
-            return
-        yield name
-
-
-def _text_of(value: Any) -> str:
-    """Return a value as text: ``–`` where it is unknown."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, (list, tuple)):
-        value = ", ".join(_text_of(one) for one in value)
-    text = printable(str(value))
-    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
+def _table(answer: Answer) -> tuple[list[dict[str, Any]], list[Column]]:
+    """Return the rows and columns of an answer; the last columns are left out first."""
+    schema = answer.table.schema
+    columns = [
+        Column(name=name, is_number=kind.is_numeric(), rank=rank, shortest=None if kind.is_numeric() else 12)
+        for rank, (name, kind) in enumerate(schema.items())
+    ]
+    return answer.table.to_dicts(), columns

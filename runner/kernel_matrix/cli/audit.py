@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from kernel_matrix.api.wording import printable
+from kernel_matrix.cli.global_options import examples
 from kernel_matrix.cli.opened_tables import opened
-from kernel_matrix.cli.options import Folders, Json
-from kernel_matrix.cli.output import console, print_json
+from kernel_matrix.cli.options import Filter, Folders
+from kernel_matrix.cli.output import console, print_json, write_cut_line
+from kernel_matrix.cli.table_options import TableOptions, table_verb
+from kernel_matrix.cli.table_writer import Column, write_table
 from kernel_matrix.errors import StoreError
 
 if TYPE_CHECKING:
@@ -20,33 +22,45 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 5
 """Findings of a check that are shown without ``--all``."""
+_PLACE: Final = ("gpu", "toolchain", "dtype", "problem", "workload", "candidate")
+_COLUMNS: Final = tuple(Column(name=name) for name in ("check", "severity", *_PLACE, "count", "evidence"))
+_EXAMPLES: Final = examples(
+    "audit                                    the first findings of each check",
+    "audit tables --only impossible_time --all",
+    "audit --csv --sort severity              every finding, as a table",
+)
 _STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
 
-    @app.command()
+    @app.command(epilog=_EXAMPLES)
+    @table_verb
     def audit(
         folders: Folders = None,
         only: list[str] = typer.Option([], "--only", metavar="CHECK", help="Only this check. Repeat for more."),
         everything: bool = typer.Option(False, "--all", help="Tell every finding, not the first of each check."),
         strict: bool = typer.Option(False, "--strict", help="Exit 4 when there is a finding of severity error."),
-        as_json: Json = False,
+        *,
+        filter_: Filter = None,
+        table: TableOptions,
     ) -> None:
         """Tell which results cannot be believed, and why: impossible times, copies, wrong names, holes and more."""
         from kernel_matrix.api.audit import Severity, check_names
         from kernel_matrix.api.audit import audit as audit_results
 
         check_names(only)
-        with opened(folders or [Path("results")]) as results:
+        with opened(folders or [Path("results")], filter_) as results:
             found = audit_results(results, only=only)
             rows = results.cells_count()
         most = None if everything else _SHOWN
-        if as_json:
+        if table.as_json:
             print_json(_document(found, rows, most))
-        else:
+        elif table == TableOptions():
             _print(found, rows, most)
+        else:
+            write_table(_rows(found), _COLUMNS, table)
         errors = [one for one in found if one.findings.height and one.check.severity is Severity.ERROR]
         if strict and errors:
             raise StoreError(
@@ -73,6 +87,14 @@ def _document(found: Sequence[AuditResult], rows: int, most: int | None) -> dict
     }
 
 
+def _rows(found: Sequence[AuditResult]) -> list[dict[str, Any]]:
+    return [
+        {"check": one.check.name, "severity": one.check.severity.value, **row}
+        for one in found
+        for row in one.findings.iter_rows(named=True)
+    ]
+
+
 def _print(found: Sequence[AuditResult], rows: int, most: int | None) -> None:
     from rich.text import Text
 
@@ -85,7 +107,7 @@ def _print(found: Sequence[AuditResult], rows: int, most: int | None) -> None:
         head = Text.assemble((severity, _STYLES[severity]), f" {one.check.name}: {one.check.about}")
         out.print(Text.assemble(head, f" {height} finding{'' if height == 1 else 's'}."))
         for row in one.findings[:most].iter_rows(named=True):
-            out.print(f"    {printable(_line(row))}", markup=False, overflow="ellipsis", no_wrap=True)
+            write_cut_line(f"    {_line(row)}")
         if most is not None and height > most:
             out.print(f"    … and {height - most} more: --all --only {one.check.name}")
     clean = [one.check.name for one in found if not one.findings.height]
@@ -99,6 +121,5 @@ def _print(found: Sequence[AuditResult], rows: int, most: int | None) -> None:
 
 
 def _line(row: dict[str, Any]) -> str:
-    names = ("gpu", "toolchain", "dtype", "problem", "workload", "candidate")
-    where = " ".join(str(row[name]) for name in names if row[name] is not None)
+    where = " ".join(str(row[name]) for name in _PLACE if row[name] is not None)
     return f"{where}: {row['evidence']}" if where else str(row["evidence"])

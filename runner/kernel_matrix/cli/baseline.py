@@ -11,6 +11,8 @@ import typer
 from kernel_matrix.api.wording import printable
 from kernel_matrix.cli.options import Json
 from kernel_matrix.cli.output import console, print_json
+from kernel_matrix.cli.table_options import TableOptions
+from kernel_matrix.cli.table_writer import Column, write_table
 
 if TYPE_CHECKING:
     from kernel_matrix.api.night_baselines import Baseline
@@ -99,18 +101,20 @@ def _print(found: Baseline, *, as_json: bool) -> None:
 
 
 def _print_list(found: list[Baseline], damaged: dict[str, str]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     out = console()
     if found:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for name in ("baseline", "cells", "frozen", "content", "from"):
-            table.add_column(name, justify="right" if name == "cells" else "left", no_wrap=True)
-        for one in found:
-            texts = (one.name, str(one.cells), one.made_at, one.content_sha256[:12], one.made_from)
-            table.add_row(*(Text(printable(text)) for text in texts))
-        out.print(table)
+        rows = [
+            {
+                "baseline": one.name,
+                "cells": one.cells,
+                "frozen": one.made_at,
+                "content": one.content_sha256[:12],
+                "from": one.made_from,
+            }
+            for one in found
+        ]
+        columns = [Column(name=name, is_number=name == "cells") for name in rows[0]]
+        write_table(rows, columns, TableOptions())
     for why in damaged.values():
         out.print(printable(why), markup=False)
     if not found and not damaged:

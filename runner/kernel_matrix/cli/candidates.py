@@ -17,10 +17,18 @@ from kernel_matrix.cli.collection import (
     unreadable_documents,
     warn_of_unreadable,
 )
+from kernel_matrix.cli.global_options import examples
 from kernel_matrix.cli.options import Json
+from kernel_matrix.cli.table_options import TableOptions, table_verb
 
 if TYPE_CHECKING:
     from kernel_matrix.api.problems import Candidate, LoadedSource
+
+
+_LIST_EXAMPLES = examples(
+    "candidates list 'softmax/*'",
+    "candidates list --group-by language --columns id,description",
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -28,15 +36,16 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="List, show and check candidates; nothing of theirs is run.", no_args_is_help=True)
     app.add_typer(group, name="candidates")
 
-    @group.command("list")
-    def list_(glob: Glob = "*", source: Source = "", path: SourcePath = None, as_json: Json = False) -> None:
+    @group.command("list", epilog=_LIST_EXAMPLES)
+    @table_verb
+    def list_(glob: Glob = "*", source: Source = "", path: SourcePath = None, *, table: TableOptions) -> None:
         """List candidates."""
         from kernel_matrix.api.problems import load_problems, matching
 
         loaded = load_problems(source, path)
         candidates = matching(loaded.candidates, glob)
         warn_of_unreadable(loaded)
-        _print_list(candidates, as_json=as_json)
+        _print_list(candidates, table)
 
     @group.command()
     def show(id_: Id, source: Source = "", path: SourcePath = None, as_json: Json = False) -> None:
@@ -53,19 +62,18 @@ def register(app: typer.Typer) -> None:
         _check(load_problems(source, path), as_json=as_json)
 
 
-def _print_list(candidates: tuple[Candidate, ...], *, as_json: bool) -> None:
-    from rich.table import Table
+def _print_list(candidates: tuple[Candidate, ...], table: TableOptions) -> None:
+    from kernel_matrix.cli.table_writer import Column, write_table
 
-    from kernel_matrix.cli.output import console, print_json
-
-    if as_json:
-        print_json([candidate_document(candidate) for candidate in candidates])
-        return
-    table = Table("candidate", "language", "dtypes", "expected to end as", "description", box=None)
-    for c in candidates:
-        dtypes = " ".join(dtype.value for dtype in c.dtypes) or "all"
-        table.add_row(c.id, c.language.value, dtypes, c.expect.value if c.expect else "", plain(c.description))
-    console().print(table)
+    columns = (
+        Column(name="id", heading="candidate"),
+        Column(name="language"),
+        Column(name="dtypes", text=lambda row: " ".join(row["dtypes"]) or "all", shortest=8),
+        Column(name="expect", heading="expected to end as", text=lambda row: row["expect"] or "", rank=1),
+        Column(name="description", text=lambda row: row["description"], rank=2, wraps=True, shortest=24),
+        *(Column(name=name, on_request=True) for name in ("problem", "path", "entry", "digest")),
+    )
+    write_table([candidate_document(candidate) for candidate in candidates], columns, table)
 
 
 def _print_one(candidate: Candidate, *, as_json: bool) -> None:

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, redirect_stdout
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,19 +14,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kernel_matrix.api.wording import printable
+from kernel_matrix.cli.global_options import examples
 from kernel_matrix.cli.opened_tables import opened
-from kernel_matrix.cli.options import Json, command_line
+from kernel_matrix.cli.options import Filter, command_line
 from kernel_matrix.cli.output import console, print_json
+from kernel_matrix.cli.table_options import TableOptions, table_verb
+from kernel_matrix.cli.table_writer import Column, write_table
 from kernel_matrix.errors import NothingComparedError, RegressionError, StoreError, UsageError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from kernel_matrix.api.compare_results import ComparedQuantity, Comparison
     from kernel_matrix.api.results import Results
 
 _SHOWN = 20
 """Rows that are shown unless all are asked for."""
+_EXAMPLES = examples(
+    "compare old new                          what broke, what is slower",
+    "compare results --between gpu=h100,h200",
+    "compare old new --confirm --matrix matrix.toml",
+    "compare old new --all --csv",
+)
 
 _Base = Annotated[Path, typer.Argument(metavar="BASE", help="Merged tables or a result folder: what was.")]
 _New = Annotated[Path | None, typer.Argument(metavar="[NEW]", help="The same: what is. Left out with --between.")]
@@ -53,7 +60,7 @@ _JUnit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Al
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
-    app.command()(compare)
+    app.command(epilog=_EXAMPLES)(table_verb(compare))
 
 
 def compare(
@@ -61,6 +68,7 @@ def compare(
     new: _New = None,
     *,
     between: _Between = None,
+    filter_: Filter = None,
     of: _What = "time",
     margin: _Margin = 0.01,
     equivalence: _Equivalence = 0.02,
@@ -72,9 +80,9 @@ def compare(
     sandbox: _Sandbox = "auto",
     lock: _Lock = None,
     all_: _All = False,
-    json: Json = False,
     markdown: _Markdown = None,
     junit: _JUnit = None,
+    table: TableOptions,
 ) -> None:
     """Compare two sets of results, or two values of one column of a set: what broke, what is slower."""
     from kernel_matrix.api.compare_results import ComparisonRules, comparison_junit, comparison_markdown
@@ -87,18 +95,20 @@ def compare(
     rules = ComparisonRules(of=_of(of), margin=margin, equivalence=equivalence, q=q)
     rules.check()
     with ExitStack() as stack:
-        first = stack.enter_context(_opened(base))
-        second = stack.enter_context(_opened(new)) if new is not None else None
+        first = stack.enter_context(_opened(base, filter_))
+        second = stack.enter_context(_opened(new, filter_)) if new is not None else None
         today = datetime.now(timezone.utc).date()
         found = compare_results(first, second, between=between, rules=rules, accepted=accepted, today=today)
         if matrix is not None and confirm and not found.flagged().is_empty():
             found = _confirm(found, first, matrix, results, sandbox=sandbox, lock=lock)
     _write(markdown, comparison_markdown, found)
     _write(junit, comparison_junit, found)
-    if json:
+    if table.as_json:
         print_json(_document(found))
+    elif table.for_people:
+        _print(found, table, everything=all_)
     else:
-        _print(found, everything=all_)
+        write_table(list(_shown(found, everything=all_)), _columns(found), table)
     _fail(found)
 
 
@@ -142,10 +152,10 @@ def _confirm(
         )
 
 
-def _opened(folder: Path) -> AbstractContextManager[Results]:
+def _opened(folder: Path, filters: list[str] | None) -> AbstractContextManager[Results]:
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder", next_step="Name merged tables or a result folder.")
-    return opened([folder])
+    return opened([folder], filters)
 
 
 def _of(text: str) -> ComparedQuantity:
@@ -195,7 +205,7 @@ def _document(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _print(found: Comparison, *, everything: bool) -> None:
+def _print(found: Comparison, table: TableOptions, *, everything: bool) -> None:
     out = console()
     counts = ", ".join(f"{number} {change.value.replace('_', ' ')}" for change, number in found.counts().items())
     out.print(printable(f"{found.base} → {found.new}: {found.headline}"), markup=False)
@@ -206,10 +216,9 @@ def _print(found: Comparison, *, everything: bool) -> None:
     if found.event is not None:
         out.print(printable(str(found.event)), markup=False)
     rows = list(_shown(found, everything=everything))
+    most = table.limit or (None if everything else _SHOWN)
     if rows:
-        out.print(_table(rows if everything else rows[:_SHOWN], found))
-    if len(rows) > _SHOWN and not everything:
-        out.print(f"… and {len(rows) - _SHOWN} more; --all shows every row")
+        write_table(rows, _columns(found), replace(table, limit=most))
     for note in found.notes:
         out.print(printable(note), markup=False)
     out.print(printable(str(found.rules)), markup=False)
@@ -223,26 +232,25 @@ def _shown(found: Comparison, *, everything: bool) -> Iterator[Mapping[str, Any]
     return (row for row in found.rows.iter_rows(named=True) if row["change"] not in quiet)
 
 
-def _table(rows: list[Mapping[str, Any]], found: Comparison) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
+def _columns(found: Comparison) -> list[Column]:
     from kernel_matrix.api.compare_results import evidence, named, percent
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("change", "what", "gpu", "toolchain"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("new/base", justify="right", no_wrap=True)
-    table.add_column("evidence")
-    for row in rows:
-        mark = " *" if row["environment"] else ""
-        texts = (
-            f"{row['change'].replace('_', ' ')}{mark}",
-            named(row),
-            row["gpu"],
-            row["toolchain"],
-            percent(row["ratio"]),
-            evidence(row, found.rules.of),
-        )
-        table.add_row(*(Text(printable(text or "")) for text in texts))
-    return table
+    def change(row: Mapping[str, Any]) -> str:
+        return f"{row['change'].replace('_', ' ')}{' *' if row['environment'] else ''}"
+
+    shown = [
+        Column(name="change", text=change),
+        Column(name="what", value=named, text=named, shortest=16),
+        Column(name="gpu", text=lambda row: row["gpu"] or "", rank=1),
+        Column(name="toolchain", text=lambda row: row["toolchain"] or "", rank=2),
+        Column(name="ratio", heading="new/base", text=lambda row: percent(row["ratio"]) or "", is_number=True),
+        Column(
+            name="evidence",
+            value=lambda row: evidence(row, found.rules.of),
+            text=lambda row: evidence(row, found.rules.of) or "",
+            wraps=True,
+            shortest=24,
+        ),
+    ]
+    names = {column.name for column in shown}
+    return [*shown, *(Column(name=name, on_request=True) for name in found.rows.columns if name not in names)]

@@ -14,6 +14,8 @@ from kernel_matrix.api.gpu_data_sheets import (
     sheets_of,
 )
 from kernel_matrix.cli.output import console, print_json
+from kernel_matrix.cli.table_options import TableOptions
+from kernel_matrix.cli.table_writer import Column, write_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,19 +29,21 @@ _BALANCED = ("bf16", "fp16", "fp32")
 """Dtypes for the balance of rate and bandwidth; the first with a known rate is used."""
 
 
-def show_sheets(model: str | None, *, as_json: bool, as_prompt: bool) -> None:
+def show_sheets(model: str | None, table: TableOptions, *, as_prompt: bool) -> None:
     """Print the sheets that match ``model``; without it, a table of all.
 
     Raises:
         UsageError: There is no such sheet.
     """
     sheets = all_sheets() if model is None else sheets_of(model)
-    if as_json:
+    if table.as_json:
         print_json({"gpus": [sheet.document() for sheet in sheets]})
     elif as_prompt:
         console().print("\n\n".join(prompt(sheet) for sheet in sheets), markup=False)
-    elif model is None:
-        console().print(_overview(sheets))
+    elif model is None or table != TableOptions():
+        write_table(list(map(_overview_row, sheets)), _OVERVIEW, table)
+        if table.for_people:
+            console().print(f"fp32, bf16, fp8: dense TFLOP/s; {_LACKS}: not there. `gpus show MODEL` has the rest")
     else:
         for number, sheet in enumerate(sheets):
             console().print(*([""] if number else []), _sheet_table(sheet), sep="\n")
@@ -54,28 +58,32 @@ def prompt(sheet: DataSheet) -> str:
     return "\n".join([heading, *facts])
 
 
-def _overview(sheets: Iterable[DataSheet]) -> Table:
-    from rich.table import Table
+_OVERVIEW = (
+    Column(name="GPU", shortest=20),
+    Column(name="architecture", rank=2),
+    Column(name="compute", rank=1),
+    *(Column(name=name) for name in ("SMs", "memory", "bandwidth", "fp32", "bf16", "fp8")),
+    *(Column(name=name, rank=rank) for rank, name in enumerate(("L2", "power", "numbers"), start=3)),
+)
 
-    columns = ("architecture", "compute", "SMs", "memory", "bandwidth", "fp32", "bf16", "fp8", "L2", "power", "numbers")
-    table = Table("GPU", *columns, box=None, pad_edge=False)
-    for sheet in sheets:
-        product = sheet.product
-        table.add_row(
-            sheet.name,
-            sheet.architecture.architecture,
-            product.compute_capability,
-            _count(product.sms),
-            _memory(sheet),
-            _bandwidth(sheet.bytes_per_s),
-            *(_LACKS if _lacks(sheet, dtype) else _rate(sheet.ops_per_s[dtype]) for dtype in ("fp32", "bf16", "fp8")),
-            _bytes(product.l2_bytes),
-            _with_unit(product.board_power_w, "W"),
-            product.confidence,
-        )
-    table.caption = f"fp32, bf16, fp8: dense TFLOP/s; {_LACKS}: not there. `gpus show MODEL` has the rest"
-    table.caption_justify = "left"
-    return table
+
+def _overview_row(sheet: DataSheet) -> dict[str, str]:
+    product = sheet.product
+    return {
+        "GPU": sheet.name,
+        "architecture": sheet.architecture.architecture,
+        "compute": product.compute_capability,
+        "SMs": _count(product.sms),
+        "memory": _memory(sheet),
+        "bandwidth": _bandwidth(sheet.bytes_per_s),
+        **{
+            dtype: _LACKS if _lacks(sheet, dtype) else _rate(sheet.ops_per_s[dtype])
+            for dtype in ("fp32", "bf16", "fp8")
+        },
+        "L2": _bytes(product.l2_bytes),
+        "power": _with_unit(product.board_power_w, "W"),
+        "numbers": product.confidence,
+    }
 
 
 def _sheet_table(sheet: DataSheet) -> Table:

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kernel_matrix.cli.global_options import examples
 from kernel_matrix.cli.options import Json, Lock, Sandbox
+from kernel_matrix.cli.table_options import TableOptions, table_verb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from kernel_matrix.api.gpus import Gpu
+    from kernel_matrix.cli.table_writer import Column
 
 _JsonLines = Annotated[bool, typer.Option("--json", help="One JSON document per sample, each on a line.")]
 _Which = Annotated[str | None, typer.Option("--gpu", metavar="UUID|INDEX", help="Only this one.")]
@@ -27,31 +30,41 @@ _Prompt = Annotated[bool, typer.Option("--prompt", help="Plain text of few lines
 _Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for a GPU in use.")]
 
 
+_SHOW_EXAMPLES = examples(
+    "gpus show                                a table of all that are known",
+    "gpus show h200",
+    "gpus show 'rtx 4090' --prompt            for a language model",
+)
+
+
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
     verbs = typer.Typer(help="GPUs: list, watch, calibrate this host's, show data sheets.", invoke_without_command=True)
     app.add_typer(verbs, name="gpus")
 
     @verbs.callback()
-    def gpus(context: typer.Context, *, json: Json = False) -> None:
+    @table_verb
+    def gpus(context: typer.Context, *, table: TableOptions) -> None:
         """List the GPUs of this host; changes nothing."""
         if context.invoked_subcommand is None:
-            _list(as_json=json)
+            _list(table)
 
     @verbs.command("list")
-    def list_(*, json: Json = False) -> None:
+    @table_verb
+    def list_(*, table: TableOptions) -> None:
         """List the GPUs of this host; changes nothing."""
-        _list(as_json=json)
+        _list(table)
 
-    @verbs.command()
-    def show(model: _Model = None, *, json: Json = False, prompt: _Prompt = False) -> None:
+    @verbs.command(epilog=_SHOW_EXAMPLES)
+    @table_verb
+    def show(model: _Model = None, *, prompt: _Prompt = False, table: TableOptions) -> None:
         """Show what data sheets say of a GPU, here or not; without MODEL, a table of all that are known."""
         from kernel_matrix.cli.data_sheet_tables import show_sheets
         from kernel_matrix.errors import UsageError
 
-        if json and prompt:
+        if table.as_json and prompt:
             raise UsageError("--json and --prompt are two forms of the same", next_step="give one of them")
-        show_sheets(model, as_json=json, as_prompt=prompt)
+        show_sheets(model, table, as_prompt=prompt)
 
     @verbs.command()
     def watch(*, gpu: _Which = None, every: _Every = 0.5, count: _Count = None, json: _JsonLines = False) -> None:
@@ -101,58 +114,72 @@ def _print_calibration(gpu: Gpu, document: dict[str, Any]) -> None:
     screen.print(f"  kept in {document['kept']}", markup=False)
 
 
-def _list(*, as_json: bool) -> None:
+def _list(table: TableOptions) -> None:
     from kernel_matrix.api.gpus import describe_gpu, inventory
     from kernel_matrix.cli.output import console, print_json
+    from kernel_matrix.cli.table_writer import write_table
 
     found = inventory()
     gpus, reason = found.gpus, found.reason
     documents = [describe_gpu(gpu) for gpu in gpus]
-    if as_json:
+    if table.as_json:
         print_json({"gpus": documents, "reason": reason})
         return
     screen = console()
-    if gpus:
-        _print_table(screen, documents)
+    if gpus or not table.for_people:
+        write_table(documents, _columns(), table)
+    if not table.for_people:
+        return
+    for document in documents:
+        if document["error"]:
+            screen.print(f"GPU {document['index']} does not answer: {document['error']}", markup=False)
     if reason:
         screen.print(f"{'not listed' if gpus else 'no GPU'}: {reason}", markup=False)
 
 
-_COLUMNS = (
-    *("GPU", "name", "UUID", "compute", "memory", "driver", "SM MHz", "memory MHz", "power", "temperature"),
-    *("ECC", "MIG", "persistence", "processes"),
-)
+def _columns() -> list[Column]:
+    from kernel_matrix.cli.table_writer import Column
+
+    texts: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
+        "index": ("GPU", lambda gpu: str(gpu["index"])),
+        "name": ("", lambda gpu: gpu["name"]),
+        "uuid": ("UUID", lambda gpu: gpu["uuid"]),
+        "compute_capability": ("compute", lambda gpu: gpu["compute_capability"] or "?"),
+        "memory": ("", lambda gpu: f"{gpu['memory_bytes'] / (1 << 30):.0f} GiB"),
+        "driver": ("", lambda gpu: gpu["driver"] or "?"),
+        "sm_clock": ("SM MHz", lambda gpu: _number(_part(gpu, "now", "sm_clock_mhz"), "")),
+        "memory_clock": ("memory MHz", lambda gpu: _number(_part(gpu, "now", "mem_clock_mhz"), "")),
+        "power": ("", lambda gpu: _power(_part(gpu, "now", "power_w"), _part(gpu, "details", "power_limit_w"))),
+        "temperature": ("", lambda gpu: _number(_part(gpu, "now", "temperature_c"), " °C")),
+        "ecc": ("ECC", lambda gpu: _mode(gpu, "ecc")),
+        "mig": ("MIG", lambda gpu: _mode(gpu, "mig")),
+        "persistence": ("", lambda gpu: _mode(gpu, "persistence")),
+        "processes": ("", _processes),
+    }
+    less = ("uuid", "persistence", "mig", "ecc", "memory_clock", "driver", "sm_clock", "compute_capability")
+    return [
+        Column(
+            name=name,
+            heading=heading,
+            value=text,
+            text=text,
+            rank=len(less) - less.index(name) if name in less else 0,
+            shortest=12 if name == "processes" else None,
+        )
+        for name, (heading, text) in texts.items()
+    ]
 
 
-def _print_table(screen: Any, documents: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(*_COLUMNS, box=None, pad_edge=False)
-    for document in documents:
-        table.add_row(*map(Text, _row(document)))
-    screen.print(table)
-    for document in documents:
-        if document["error"]:
-            screen.print(f"GPU {document['index']} does not answer: {document['error']}", markup=False)
+def _part(document: Mapping[str, Any], part: str, name: str) -> Any:
+    return document.get(part, {}).get(name)
 
 
-def _row(document: dict[str, Any]) -> tuple[str, ...]:
-    now, modes, details = (document.get(part, {}) for part in ("now", "modes", "details"))
-    return (
-        str(document["index"]),
-        document["name"],
-        document["uuid"],
-        document["compute_capability"] or "?",
-        f"{document['memory_bytes'] / (1 << 30):.0f} GiB",
-        document["driver"] or "?",
-        _number(now.get("sm_clock_mhz"), ""),
-        _number(now.get("mem_clock_mhz"), ""),
-        _power(now.get("power_w"), details.get("power_limit_w")),
-        _number(now.get("temperature_c"), " °C"),
-        *({True: "on", False: "off", None: "–"}[modes.get(mode)] for mode in ("ecc", "mig", "persistence")),
-        ", ".join(f"{p['pid']} ({p['name']})" for p in document.get("processes", ())) or "none",
-    )
+def _mode(document: Mapping[str, Any], mode: str) -> str:
+    return {True: "on", False: "off", None: "–"}[_part(document, "modes", mode)]
+
+
+def _processes(document: Mapping[str, Any]) -> str:
+    return ", ".join(f"{p['pid']} ({p['name']})" for p in document.get("processes", ())) or "none"
 
 
 def _number(value: float | None, unit: str) -> str:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernel_matrix.cli.options import Json
+from kernel_matrix.cli.table_options import TableOptions, table_verb
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kernel_matrix.api.images import LockCheck, LockEntry
 
 _Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="Toolchains, each a folder under --images.")]
@@ -39,21 +41,21 @@ def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
     verbs = typer.Typer(help="Pinned images: list, build, pull or unpack, lock, verify.", no_args_is_help=True)
     app.add_typer(verbs, name="images")
-    verbs.command("list")(_list_verb)
+    verbs.command("list")(table_verb(_list_verb))
     verbs.command("build")(_build_verb)
     verbs.command("pull")(_pull_verb)
     verbs.command("lock")(_lock_verb)
-    verbs.command("verify")(_verify_verb)
+    verbs.command("verify")(table_verb(_verify_verb))
 
 
-def _list_verb(*, images: _Images = _DIR, lock: _Lock = None, sandbox: _Sandbox = "auto", json: Json = False) -> None:
+def _list_verb(*, images: _Images = _DIR, lock: _Lock = None, sandbox: _Sandbox = "auto", table: TableOptions) -> None:
     """Show the lock, and whether each image is here."""
     from kernel_matrix.api.images import list_images
 
     found, why_not_asked = list_images(images, _lock_path(images, lock), sandbox=sandbox)
     if why_not_asked:
         _say(f"The daemon was not asked: {why_not_asked}")
-    _show([_row(one.entry, one.check) for one in found], json=json)
+    _show([_row(one.entry, one.check) for one in found], table)
 
 
 def _build_verb(names: _Names, *, images: _Images = _DIR, lock: _Lock = None, relock: _Relock = False) -> None:
@@ -102,14 +104,14 @@ def _verify_verb(
     images: _Images = _DIR,
     lock: _Lock = None,
     sandbox: _Sandbox = "auto",
-    json: Json = False,
+    table: TableOptions,
 ) -> None:
     """Fail unless the images here are what the lock says. Named images must be there; others may be absent."""
     from kernel_matrix.api.images import require_verified, verify_images
 
     path = _lock_path(images, lock)
     checks = verify_images(names or [], images, path, sandbox=sandbox)
-    _show([_row(check.entry, check) for check in checks], json=json)
+    _show([_row(check.entry, check) for check in checks], table)
     require_verified(checks, path, all_here=bool(names))
 
 
@@ -168,19 +170,25 @@ def _row(entry: LockEntry, check: LockCheck | None) -> dict[str, Any]:
     }
 
 
-def _show(rows: list[dict[str, Any]], *, json: bool) -> None:
-    from kernel_matrix.cli.output import console, print_json
+def _show(rows: list[dict[str, Any]], table: TableOptions) -> None:
+    from kernel_matrix.cli.table_writer import Column, write_table
 
-    if json:
-        print_json(rows)
-        return
-    from rich.table import Table
+    def pin(row: Mapping[str, Any]) -> str:
+        return ((row["config_digest"] if row["state"] == "local" else row["digest"]) or "")[7:19]
 
-    table = Table("toolchain", "state", "digest", "here", "MB", "reference", "complaints")
-    for row in rows:
-        pin = row["config_digest"] if row["state"] == "local" else row["digest"]
-        size = f"{row['size_bytes'] / 1e6:.0f}" if row["size_bytes"] is not None else ""
-        name = row["reference"].partition("@")[0]
-        cells = (row["toolchain"], row["state"], (pin or "")[7:19], row["here"] or "?", size, name)
-        table.add_row(*cells, "; ".join(row["complaints"]))
-    console().print(table)
+    columns = (
+        Column(name="toolchain"),
+        Column(name="state"),
+        Column(name="digest", text=pin, rank=2),
+        Column(name="here", text=lambda row: row["here"] or "?"),
+        Column(
+            name="size_bytes",
+            heading="MB",
+            text=lambda row: "" if row["size_bytes"] is None else f"{row['size_bytes'] / 1e6:.0f}",
+            is_number=True,
+            rank=3,
+        ),
+        Column(name="reference", text=lambda row: row["reference"].partition("@")[0], rank=1, shortest=20),
+        Column(name="complaints", text=lambda row: "; ".join(row["complaints"]), wraps=True, shortest=16),
+    )
+    write_table(rows, columns, table)

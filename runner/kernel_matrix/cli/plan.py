@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernel_matrix.cli.options import Filter, Json, Lock, MatrixFile, Sandbox
-from kernel_matrix.cli.output import console, duration
+from kernel_matrix.cli.global_options import examples
+from kernel_matrix.cli.options import Filter, Lock, MatrixFile, Sandbox
+from kernel_matrix.cli.output import console, duration, write_line
+from kernel_matrix.cli.table_options import TableFormat, TableOptions, table_verb
+from kernel_matrix.cli.table_writer import Column, write_table
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from kernel_matrix.api.plan import Cell, CellCounts, HostSurvey, PlanTotals, RunPlan
 
@@ -27,6 +29,12 @@ _Results = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Records that say how much memory workloads need.")
 ]
 
+_EXAMPLES = examples(
+    "plan                                     what of ./matrix.toml runs here",
+    "plan --filter gpu=h100 --all             every cell of a GPU, with its reason",
+    "plan --sort -expected_s --limit 10       the longest cells",
+    "plan --columns gpu,dtype,candidate,reason --csv",
+)
 _MOST_LINES = 40
 """Lines of a listing without ``--all``."""
 _MOST_REASONS = 20
@@ -37,26 +45,28 @@ _MOST_VALUES = 30
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
 
-    @app.command()
+    @app.command(epilog=_EXAMPLES)
+    @table_verb
     def plan(
         matrix: MatrixFile = Path("matrix.toml"),
         *,
         filter_: Filter = None,
         all_: _All = False,
         compile_only: _CompileOnly = False,
-        as_json: Json = False,
         sandbox: Sandbox = "auto",
         lock: Lock = None,
         results: _Results = Path("results"),
+        table: TableOptions,
     ) -> None:
         """Show which cells run here, which do not and why, and how long it takes."""
         made, cells = _planned_cells(matrix, filter_ or (), sandbox, lock, compile_only=compile_only, results=results)
-        if as_json:
+        if table == TableOptions():
+            show = _print_all if all_ else _print_overview
+            show(made, cells)
+        elif table == TableOptions(format=TableFormat.JSON):
             _write_json(made, cells)
-        elif all_:
-            _print_all(made, cells)
         else:
-            _print_overview(made, cells)
+            write_table([_cell_document(cell) for cell in cells], _CELL_COLUMNS, table)
 
 
 def _planned_cells(
@@ -75,6 +85,8 @@ def _planned_cells(
     first = next(cells, None)
     if first is None:
         what = f"no cell of {path} passes --filter {' '.join(terms)}" if terms else f"{path} makes no cell"
+        why = made.explain_no_match()
+        what += f": {why}" if why else ""
         raise NothingSelectedError(what, next_step="kernel-matrix plan --all without --filter lists every cell")
     return made, chain((first,), cells)
 
@@ -130,6 +142,30 @@ def _cell_document(cell: Cell) -> dict[str, Any]:
         "reason": None if cell.reason is None else _reason_document(cell.reason.kind.value, cell.reason.text),
         "expected_s": cell.expected_s,
     }
+
+
+_CELL_COLUMNS = (
+    Column(name="gpu"),
+    Column(name="toolchain"),
+    Column(name="dtype"),
+    Column(name="candidate", shortest=16),
+    Column(
+        name="expected_s",
+        heading="expected",
+        value=lambda cell: None if cell["reason"] else cell["expected_s"],
+        text=lambda cell: "" if cell["reason"] else duration(cell["expected_s"]),
+        is_number=True,
+    ),
+    Column(
+        name="reason",
+        heading="why not here",
+        value=lambda cell: cell["reason"] and f"{cell['reason']['kind']}: {cell['reason']['text']}",
+        text=lambda cell: f"{cell['reason']['kind']}: {cell['reason']['text']}" if cell["reason"] else "",
+        shortest=16,
+    ),
+    *(Column(name=name, on_request=True) for name in ("id", "problem", "category", "level", "language", "workloads")),
+    *(Column(name=name, on_request=True) for name in ("tier", "sessions", "compile_only")),
+)
 
 
 def _reason_document(kind: str, text: str) -> dict[str, str]:
@@ -201,11 +237,16 @@ def _grouped(cells: Iterable[Cell], groups: dict[str, _Group]) -> Iterator[Cell]
 def _print_groups(screen: Console, groups: dict[str, _Group]) -> None:
     if not groups:
         return
-    table = _table("candidate", "cells>", "expected>", "gpu", "toolchain", "dtype", title="Runs here")
-    for name, group in [*groups.items()][:_MOST_LINES]:
-        places = (", ".join(names) for names in (group.gpus, group.toolchains, group.dtypes))
-        _row(table, name, f"{group.cells:,}", duration(group.expected_s), *places)
-    screen.print(table)
+    rows = [
+        (
+            name,
+            f"{group.cells:,}",
+            duration(group.expected_s),
+            *map(", ".join, (group.gpus, group.toolchains, group.dtypes)),
+        )
+        for name, group in [*groups.items()][:_MOST_LINES]
+    ]
+    _print_rows("Runs here", ("candidate", "cells>", "expected>", "gpu", "toolchain", "dtype"), rows)
     _print_more(screen, len(groups) - _MOST_LINES)
 
 
@@ -233,7 +274,7 @@ def _listed(cells: Iterable[Cell]) -> Iterator[Cell]:
 
 def _print_summary(screen: Console, made: RunPlan, totals: PlanTotals) -> None:
     """Totals per axis, distinct reasons, what was found odd, and one sentence that says it all."""
-    _print_totals(screen, totals)
+    _print_totals(totals)
     _print_reasons(screen, totals)
     for item in made.plan.selection.unreadable:
         screen.print(f"cannot be read: {item}", markup=False)
@@ -249,25 +290,24 @@ def _print_summary(screen: Console, made: RunPlan, totals: PlanTotals) -> None:
     screen.print(f"{made.matrix.name}: {counts}; {time}", markup=False)
 
 
-def _print_totals(screen: Console, totals: PlanTotals) -> None:
-    table = _table("axis", "value", "cells>", "run here>", "expected>", "not here, by reason", title="Totals")
+def _print_totals(totals: PlanTotals) -> None:
+    rows = []
     for axis, tallies in totals.axes.items():
         for value, tally in [*tallies.items()][:_MOST_VALUES]:
             reasons = ", ".join(f"{reason.value} {count:,}" for reason, count in tally.skipped.most_common())
-            _row(table, axis, value, f"{tally.cells:,}", f"{tally.runnable:,}", duration(tally.expected_s), reasons)
+            rows.append((axis, value, f"{tally.cells:,}", f"{tally.runnable:,}", duration(tally.expected_s), reasons))
         if len(tallies) > _MOST_VALUES:
-            _row(table, axis, f"… and {len(tallies) - _MOST_VALUES} more (--json)")
-        table.add_section()
-    screen.print(table)
+            rows.append((axis, f"… and {len(tallies) - _MOST_VALUES} more (--json)", "", "", "", ""))
+    _print_rows("Totals", ("axis", "value", "cells>", "run here>", "expected>", "not here, by reason"), rows)
 
 
 def _print_reasons(screen: Console, totals: PlanTotals) -> None:
     if not totals.reasons:
         return
-    table = _table("cells>", "reason", "explanation", title="Reasons")
-    for reason, count in [*totals.reasons.items()][:_MOST_REASONS]:
-        _row(table, f"{count:,}", reason.kind.value, reason.text)
-    screen.print(table)
+    rows = [
+        (f"{count:,}", reason.kind.value, reason.text) for reason, count in [*totals.reasons.items()][:_MOST_REASONS]
+    ]
+    _print_rows("Reasons", ("cells>", "reason", "explanation"), rows)
     _print_more(screen, len(totals.reasons) - _MOST_REASONS)
 
 
@@ -276,22 +316,20 @@ def _print_more(screen: Console, more: int) -> None:
         screen.print(f"… and {more} more (--all)")
 
 
-def _table(*columns: str, title: str) -> Table:
-    """Return an empty table; a column whose name ends in ``>`` is right-aligned."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
-    return table
-
-
-def _row(table: Table, *texts: str) -> None:
-    """Add a row of plain texts: ids and reasons may hold brackets, which are no markup."""
-    from rich.text import Text
-
-    table.add_row(*map(Text, texts))
+def _print_rows(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print texts as a table; a column whose heading ends in ``>`` is right-aligned."""
+    names = [heading.rstrip(">") for heading in headings]
+    columns = [
+        Column(
+            name=name,
+            is_number=heading.endswith(">"),
+            shortest=None if heading.endswith(">") else 16,
+            wraps=name == names[-1],
+        )
+        for name, heading in zip(names, headings, strict=True)
+    ]
+    write_table([dict(zip(names, row, strict=True)) for row in rows], columns, TableOptions(), title=title)
+    write_line("")
 
 
 def _has_lockable_clocks(host: HostSurvey) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -18,9 +18,13 @@ from kernel_matrix.cli.collection import (
     unreadable_documents,
     warn_of_unreadable,
 )
+from kernel_matrix.cli.global_options import examples
 from kernel_matrix.cli.options import Json, Lock, Sandbox
+from kernel_matrix.cli.table_options import TableOptions, table_verb
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kernel_matrix.api.problems import LoadedSource, Problem
 
 _WORKLOAD = typer.Option("", metavar="NAME", help="Name of the shapes; smoke where a problem has it, else its first.")
@@ -33,24 +37,31 @@ _TOOLCHAIN = typer.Option(
 )
 
 
+_LIST_EXAMPLES = examples(
+    "problems list 'soft*'",
+    "problems list --sort -candidates --limit 10",
+    "problems list --source kernelbench --path KernelBench --csv",
+)
+
+
 def register(app: typer.Typer) -> None:
     """Add the verbs to ``app``."""
     verbs = typer.Typer(help="List, show, check and try problems; only `try` runs them.", no_args_is_help=True)
     app.add_typer(verbs, name="problems")
-    verbs.command("list")(list_problems)
+    verbs.command("list", epilog=_LIST_EXAMPLES)(table_verb(list_problems))
     verbs.command("show")(show_problem)
     verbs.command("check")(check_files)
     verbs.command("try")(try_problems)
 
 
-def list_problems(glob: Glob = "*", source: Source = "", path: SourcePath = None, as_json: Json = False) -> None:
+def list_problems(glob: Glob = "*", source: Source = "", path: SourcePath = None, *, table: TableOptions) -> None:
     """List problems."""
     from kernel_matrix.api.problems import load_problems, matching
 
     loaded = load_problems(source, path)
     problems = matching(loaded.problems, glob)
     warn_of_unreadable(loaded)
-    _print_list(problems, loaded, as_json=as_json)
+    _print_list(problems, loaded, table)
 
 
 def show_problem(id_: Id, source: Source = "", path: SourcePath = None, as_json: Json = False) -> None:
@@ -113,20 +124,24 @@ def try_problems(
     summary.require_usable(loaded)
 
 
-def _print_list(problems: tuple[Problem, ...], loaded: LoadedSource, *, as_json: bool) -> None:
-    from rich.table import Table
+def _print_list(problems: tuple[Problem, ...], loaded: LoadedSource, table: TableOptions) -> None:
+    from kernel_matrix.cli.table_writer import Column, write_table
 
-    from kernel_matrix.cli.output import console, print_json
-
-    if as_json:
-        print_json([problem_document(problem) for problem in problems])
-        return
     counts = Counter(candidate.problem_id for candidate in loaded.candidates)
-    table = Table("problem", "category", "level", "dtypes", "workloads", "candidates", "description", box=None)
-    for p in problems:
-        dtypes, workloads = " ".join(d.value for d in p.dtypes), " ".join(w.name for w in p.workloads)
-        table.add_row(p.id, p.category, str(p.level or ""), dtypes, workloads, str(counts[p.id]), plain(p.description))
-    console().print(table)
+
+    def workloads(row: Mapping[str, Any]) -> str:
+        return " ".join(workload["name"] for workload in row["workloads"])
+
+    columns = (
+        Column(name="id", heading="problem"),
+        Column(name="category", rank=1),
+        Column(name="level", text=lambda row: str(row["level"] or ""), rank=3),
+        Column(name="dtypes", text=lambda row: " ".join(row["dtypes"]), shortest=12),
+        Column(name="workloads", value=workloads, text=workloads, rank=2),
+        Column(name="candidates", value=lambda row: counts[row["id"]], is_number=True),
+        Column(name="description", text=lambda row: row["description"], rank=4, wraps=True, shortest=24),
+    )
+    write_table([problem_document(problem) for problem in problems], columns, table)
 
 
 def _print_one(problem: Problem, loaded: LoadedSource, *, as_json: bool) -> None:

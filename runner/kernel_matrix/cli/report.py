@@ -9,6 +9,7 @@ import typer
 
 from kernel_matrix.api.wording import printable
 from kernel_matrix.cli.opened_tables import opened
+from kernel_matrix.cli.options import Filter
 from kernel_matrix.cli.output import console
 
 
@@ -26,6 +27,7 @@ def register(app: typer.Typer) -> None:
         title: str = typer.Option("", help="Title; default: the matrix and when it ran."),
         against: Path | None = typer.Option(None, metavar="BASE", help="Also compare with these earlier results."),
         *,
+        filter_: Filter = None,
         audit: bool = typer.Option(True, help="Also look for results that cannot be believed."),
         format_: str = typer.Option("", "--format", help="html, md or text; default: as the file is called."),
     ) -> None:
@@ -34,8 +36,8 @@ def register(app: typer.Typer) -> None:
 
         form = report_format(format_, out or PAGE)
         with ExitStack() as stack:
-            results = stack.enter_context(opened(folders or [Path("results")], traces=form == "html"))
-            base = stack.enter_context(opened([against])) if against is not None else None
+            results = stack.enter_context(opened(folders or [Path("results")], filter_, traces=form == "html"))
+            base = stack.enter_context(opened([against], filter_)) if against is not None else None
             text = make_report(results, form=form, title=title, against=base, audit=audit)
         target = out or (PAGE if form == "html" else None)
         if target is None:

@@ -18,14 +18,14 @@ from kernel_matrix.api.wording import (
     describe_verdict,
     discards,
     labels_worth_printing,
+    printable,
 )
 from kernel_matrix.cli.global_options import examples, is_quiet, is_verbose
-from kernel_matrix.cli.opened_tables import opened
+from kernel_matrix.cli.opened_tables import nothing_matches, opened
 from kernel_matrix.cli.options import Filter
-from kernel_matrix.cli.output import print_json, write_cut_line, write_line
+from kernel_matrix.cli.output import console, write_cut_line, write_line
 from kernel_matrix.cli.table_options import TableOptions, table_verb
-from kernel_matrix.cli.table_writer import Column, Row, arrange, write_table
-from kernel_matrix.errors import NothingSelectedError
+from kernel_matrix.cli.table_writer import Column, Row, write_table
 from kernel_matrix.model.enums import ClockState, Fault, Status
 
 _NOTES = 8
@@ -66,16 +66,12 @@ def register(app: typer.Typer) -> None:
 
         shown = folder or newest_results()
         with opened([shown]) as found:
-            rows = found.latest(*_terms(found.latest, filter_ or (), run)).to_dicts()
-        if not rows:
-            raise NothingSelectedError(f"no result in {shown} matches", next_step="Loosen --filter or name a folder.")
-        columns = _columns(rows)
-        if table.as_json and not table.columns:
-            table.check(column.name for column in columns)
-            print_json(arrange(rows, columns, table))
-            return
+            terms = _terms(found.latest, filter_ or (), run)
+            rows = found.latest(*terms).to_dicts()
+            if not rows:
+                raise nothing_matches(found, terms)
         if not (table.for_people and is_quiet()):
-            write_table(rows, columns, table)
+            write_table(rows, _columns(rows), table)
         if table.for_people:
             _print_notes(rows)
             write_line(_summary(rows))
@@ -103,6 +99,7 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
 def _identity() -> list[Column]:
     return [
         Column(name="problem", text=_problem, shortest=10),
+        Column(name="workload", on_request=True, in_csv=True),  # in brackets behind the problem for people
         Column(
             name="candidate", text=lambda row: str(row["candidate"]).removeprefix(f"{row['problem']}/"), shortest=10
         ),
@@ -115,13 +112,11 @@ def _identity() -> list[Column]:
 
 def _times() -> list[Column]:
     return [
-        _number("median_us", "median µs", "candidate_median_ns", "{:.1f}", 1e-3),
-        _number("baseline_us", "baseline µs", "baseline_median_ns", "{:.1f}", 1e-3, rank=5),
+        _number("median_us", "median µs", "candidate_median_ns", "{:.1f}", 1e3),
+        _number("baseline_us", "baseline µs", "baseline_median_ns", "{:.1f}", 1e3, rank=5),
         _number("speedup", "speed-up", "speedup", "{:.2f}×"),
         Column(name="plus_minus", heading="±", value=_plus_minus, text=_plus_minus_text, is_number=True, rank=2),
-        Column(
-            name="verdict", text=lambda row: describe_verdict(row["verdict"], row["grade"]), rank=1, shortest=8
-        ),
+        Column(name="verdict", text=lambda row: describe_verdict(row["verdict"], row["grade"]), rank=1, shortest=8),
         Column(
             name="why",
             value=lambda row: row["verdict_reason"],
@@ -129,8 +124,8 @@ def _times() -> list[Column]:
             rank=7,
             shortest=12,
         ),
-        _number("gb_per_s", "GB/s", "bytes_per_s", "{:,.4g}", 1e-9, rank=4),
-        _number("percent_of_peak", "of peak", "share_of_peak", "{:.1f} %", 100.0, rank=3),
+        _number("gb_per_s", "GB/s", "bytes_per_s", "{:,.4g}", 1e9, rank=4),
+        _number("percent_of_peak", "of peak", "share_of_peak", "{:.1f} %", 0.01, rank=3),
     ]
 
 
@@ -143,14 +138,14 @@ def _conditions() -> list[Column]:
     ]
 
 
-def _number(name: str, heading: str, key: str, form: str, factor: float = 1.0, *, rank: int = 0) -> Column:
-    """Return a column of ``factor`` times the value of ``key``; unknown values are left empty."""
+def _number(name: str, heading: str, key: str, form: str, divisor: float = 1.0, *, rank: int = 0) -> Column:
+    """Return a column of the value of ``key`` over ``divisor``; unknown values are left empty."""
 
     def value(row: Row) -> float | None:
-        return None if row[key] is None else row[key] * factor
+        return None if row[key] is None else row[key] / divisor
 
     def text(row: Row) -> str:
-        return "" if row[key] is None else form.format(row[key] * factor)
+        return "" if row[key] is None else form.format(row[key] / divisor)
 
     return Column(name=name, heading=heading, value=value, text=text, is_number=True, rank=rank)
 
@@ -199,7 +194,7 @@ def _print_notes(rows: Sequence[Row]) -> None:
             why = f"{row['status']} at {row['stage']}, fault {row['fault']}: {row['message'] or 'no evidence'}"
             write_cut_line(f"{where}: {why}")
     for note in _notes(rows):
-        write_line(note.replace("\n", " "))
+        console().print(printable(note), markup=False)
 
 
 def _is_expected(row: Row) -> bool:
@@ -217,7 +212,7 @@ def _summary(rows: Sequence[Row]) -> str:
         *([f"{expected:,} failed as expected"] if expected else []),
         f"{len(failures) - expected:,} did not",
     ]
-    return f"{len(rows):,} results: {', '.join(parts)}"
+    return f"{_results(len(rows))}: {', '.join(parts)}"
 
 
 def _notes(rows: Sequence[Row]) -> Iterator[str]:
@@ -242,7 +237,7 @@ def _notes(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _results(number: int) -> str:
-    return "1 result" if number == 1 else f"{number} results"
+    return "1 result" if number == 1 else f"{number:,} results"
 
 
 def _clocks_need_a_note(row: Mapping[str, Any]) -> bool:

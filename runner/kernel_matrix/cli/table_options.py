@@ -77,7 +77,10 @@ _OPTIONS = (
     parameter("as_csv", bool, False, typer.Option("--csv", help="The same as --format csv.")),
     parameter("as_json", bool, False, typer.Option("--json", help="One JSON document; the same as --format json.")),
     parameter(
-        "columns", list[str], None, typer.Option("--columns", metavar="A,B", help="Columns to show; all: all there are.")
+        "columns",
+        list[str],
+        None,
+        typer.Option("--columns", metavar="A,B", help="Show these columns; or all."),
     ),
     parameter(
         "sort", list[str], None, typer.Option("--sort", metavar="A,-B", help="Sort by these columns; -B: downwards.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,8 +22,6 @@ Row = Mapping[str, Any]
 
 _GAP: Final = 2
 """Blanks between columns."""
-_LONGEST: Final = 44
-"""Characters of a value that has no text of its own."""
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of a text that a spreadsheet would evaluate."""
 _MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]<>#|~])")
@@ -56,8 +55,12 @@ class Column:
     """How soon the column is left out where there is no room: the highest first, those of 0 last."""
     shortest: int | None = None
     """Characters to which texts may be cut; ``None``: they are never cut, as numbers are not."""
+    wraps: bool = False
+    """Of the last column: a text that is too long goes on below."""
     on_request: bool = False
     """Shown only where ``--columns`` names it."""
+    in_csv: bool = False
+    """In CSV also where nobody asks for it."""
 
     def value_of(self, row: Row) -> Any:
         """Return the value of one row."""
@@ -90,8 +93,7 @@ def text_of(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, (list, tuple)):
         value = ", ".join(map(text_of, value))
-    text = printable(str(value))
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return printable(str(value))
 
 
 def write_table(
@@ -100,7 +102,7 @@ def write_table(
     """Write a table to standard output in the form, with the columns and in the order that ``options`` ask for.
 
     Args:
-        rows: The rows.
+        rows: The rows; as JSON they are written whole unless columns are asked for.
         columns: All columns there are.
         options: Of the command line.
         title: A line above it.
@@ -114,7 +116,8 @@ def write_table(
     shown = _chosen(columns, options)
     arranged = arrange(rows, columns, options)
     if options.format is TableFormat.JSON:
-        print_json([{column.name: column.value_of(row) for column in shown} for row in arranged])
+        documents = ({column.name: column.value_of(row) for column in shown} for row in arranged)
+        print_json(list(documents if options.columns else arranged))
     elif options.format is TableFormat.CSV:
         _write_csv(arranged, shown, title)
     else:
@@ -154,7 +157,8 @@ def _chosen(columns: Sequence[Column], options: TableOptions) -> list[Column]:
     if options.columns:
         by_name = {column.name: column for column in columns}
         return [by_name[name] for name in options.columns if name in by_name]
-    return [column for column in columns if not column.on_request]
+    is_csv = options.format is TableFormat.CSV
+    return [column for column in columns if not column.on_request or (is_csv and column.in_csv)]
 
 
 # ---- for programs
@@ -192,7 +196,7 @@ def _write_groups(
     # A column without any text says nothing, unless it was asked for.
     kept = [number for number, column in enumerate(shown) if options.columns or not rows or any(texts[number])]
     shown, texts = [shown[number] for number in kept], [texts[number] for number in kept]
-    layout = _fit(shown, texts, _width() if options.for_people else None)
+    layout = _fit(shown, texts, _width() if options.for_people and not options.columns else None)
     for number, (name, first, last) in enumerate(_groups(rows, keys)):
         if number:
             write_line("")
@@ -200,8 +204,8 @@ def _write_groups(
         part = [column_texts[first:last] for column_texts in texts]
         _WRITERS[options.format](shown, part, layout, heading)
     if layout.hidden and options.for_people and not is_quiet():
-        names = ",".join(shown[number].name for number in layout.hidden)
-        write_line(f"no room for: {names.replace(',', ', ')} (--columns {names}, or a wider terminal)")
+        names = ", ".join(shown[number].name for number in layout.hidden)
+        console().print(f"no room for {names}: --columns A,B shows any", markup=False)
 
 
 def _groups(rows: Sequence[Row], keys: Sequence[Column]) -> Iterator[tuple[str, int, int]]:
@@ -267,10 +271,20 @@ def _write_plain(columns: Sequence[Column], texts: Sequence[Sequence[str]], layo
         screen.print(Text(heading, style="bold"))
     head = [_padded(columns[number], columns[number].title, width) for number, width in layout.widths.items()]
     screen.print(Text((" " * _GAP).join(head).rstrip(), style="bold"), soft_wrap=True)
-    padded = [
-        [_padded(columns[number], text, width) for text in texts[number]] for number, width in layout.widths.items()
-    ]
-    sys.stdout.writelines(f"{(' ' * _GAP).join(line).rstrip()}\n" for line in zip(*padded, strict=True))
+    for cells in zip(*(texts[number] for number in layout.widths), strict=True):
+        sys.stdout.write(f"{_line(columns, cells, layout)}\n")
+
+
+def _line(columns: Sequence[Column], cells: Sequence[str], layout: _Layout) -> str:
+    """Return one row; several lines where its last column wraps."""
+    *before, last = zip(layout.widths.items(), cells, strict=True)
+    line = "".join(_padded(columns[number], text, width) + " " * _GAP for (number, width), text in before)
+    (number, width), text = last
+    if columns[number].wraps and _cells(text) > width:
+        text = f"\n{' ' * _cells(line)}".join(textwrap.wrap(text, width))
+    else:
+        text = _padded(columns[number], text, width)
+    return f"{line}{text}".rstrip()
 
 
 def _padded(column: Column, text: str, width: int) -> str:

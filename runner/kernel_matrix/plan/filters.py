@@ -1,16 +1,13 @@
-"""Cell selection of ``plan`` and ``run``: ``--filter KEY=GLOB[,GLOB]`` and ``--shard I/N``.
-
-A term keeps the cells whose KEY matches one of its globs (``!=``: none of them). Several terms must all hold.
-"""
+"""Cell selection of ``plan`` and ``run``: ``--filter KEY=GLOB[,GLOB]`` and ``--shard I/N``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from fnmatch import translate
 
-from kernel_matrix.errors import UsageError, suggestion
+from kernel_matrix.errors import UsageError
+from kernel_matrix.filter_terms import FilterTerm, explain_unmatched, parse_terms
 from kernel_matrix.plan.cell import Cell
 
 _VALUES: dict[str, Callable[[Cell], str]] = {
@@ -24,25 +21,7 @@ _VALUES: dict[str, Callable[[Cell], str]] = {
     "level": lambda cell: "" if cell.problem.level is None else str(cell.problem.level),
     "id": lambda cell: cell.id,
 }
-FILTER_KEYS = tuple(_VALUES)
-_TERM = re.compile(r"(?P<key>[^=!]*)(?P<operator>!?=)(?P<globs>.*)", re.DOTALL)
 _SHARD = re.compile(r"(\d+)/(\d+)")
-
-
-@dataclass(frozen=True, slots=True)
-class FilterTerm:
-    """One condition on cells."""
-
-    text: str
-    """The term as written."""
-    value: Callable[[Cell], str]
-    pattern: re.Pattern[str]
-    wanted: bool
-    """``False`` for ``!=``."""
-
-    def __call__(self, cell: Cell) -> bool:
-        """Return whether ``cell`` satisfies the term."""
-        return (self.pattern.match(self.value(cell)) is not None) is self.wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +32,18 @@ class CellFilter:
 
     def __call__(self, cell: Cell) -> bool:
         """Return whether ``cell`` satisfies every term."""
-        return all(term(cell) for term in self.terms)
+        return all(term.matches(_VALUES[term.key](cell)) for term in self.terms)
 
     def __str__(self) -> str:
         return " ".join(term.text for term in self.terms)
+
+    def explain_unmatched(self, cells: Iterable[Cell]) -> str:
+        """Say which globs match none of ``cells``, and what may have been meant; empty if each matches one."""
+        values: dict[str, set[str]] = {term.key: set() for term in self.terms}
+        for cell in cells if values else ():
+            for key, found in values.items():
+                found.add(_VALUES[key](cell))
+        return explain_unmatched(self.terms, values.__getitem__)
 
 
 def parse_filter(terms: Sequence[str]) -> CellFilter:
@@ -65,27 +52,7 @@ def parse_filter(terms: Sequence[str]) -> CellFilter:
     Raises:
         kernel_matrix.errors.UsageError: A term has another form or an unknown key.
     """
-    return CellFilter(tuple(_parse_term(text) for text in terms))
-
-
-def _parse_term(text: str) -> FilterTerm:
-    found = _TERM.fullmatch(text)
-    globs = [glob.strip() for glob in found["globs"].split(",") if glob.strip()] if found else []
-    if found is None or not globs:
-        raise UsageError(
-            f"--filter {text!r} is not KEY=GLOB[,GLOB] or KEY!=GLOB[,GLOB]",
-            next_step=f"Keys are {', '.join(FILTER_KEYS)}; e.g. --filter dtype=fp16,bf16 --filter 'problem=soft*'",
-        )
-    key = found["key"].strip()
-    if key not in _VALUES:
-        raise UsageError(
-            f"--filter {text!r}: unknown key {key!r}{suggestion(key, FILTER_KEYS)}",
-            next_step=f"Use one of {', '.join(FILTER_KEYS)}.",
-        )
-    if key == "id":
-        globs = [f"{glob}*" for glob in globs]
-    pattern = re.compile("|".join(translate(glob) for glob in globs))
-    return FilterTerm(text, _VALUES[key], pattern, found["operator"] == "=")
+    return CellFilter(parse_terms(terms, tuple(_VALUES)))
 
 
 def parse_shard(text: str) -> tuple[int, int]:

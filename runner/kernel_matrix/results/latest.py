@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 
 import polars as pl
 
-from kernel_matrix.errors import UsageError
+from kernel_matrix.filter_terms import explain_unmatched, parse_terms
 from kernel_matrix.results.attempts import latest_attempts
 from kernel_matrix.results.derived_columns import RIVALS
 from kernel_matrix.results.descriptions import DISCARDED
@@ -25,7 +23,6 @@ FILTERS = {
     "run": "run_id",
 }
 """Filter key → column of ``cells``. ``plan`` and ``run`` accept the same keys, except those known only after a run."""
-_TERM = re.compile(r"(?P<key>[^=!]*)(?P<operator>!?=)(?P<globs>.+)", re.DOTALL)
 _ATTEMPT = ("cell_id", "host_id")
 _SHOWN = (
     *("matrix", "gpu", "toolchain", "dtype", "problem", "candidate", "language", "category", "level", "hostname"),
@@ -85,22 +82,18 @@ def filter_rows(rows: pl.DataFrame, terms: Iterable[str]) -> pl.DataFrame:
     Raises:
         UsageError: A term has another form or an unknown key.
     """
-    for text in terms:
-        key, wanted, globs = _parse_term(text)
-        column = pl.col(FILTERS[key]).cast(pl.String).fill_null("")
-        words = rows.select(column.unique()).to_series()
-        chosen = [word for word in words if any(fnmatchcase(word, glob) for glob in globs) is wanted]
-        rows = rows.filter(column.is_in(chosen))
+    for term in parse_terms(terms, tuple(FILTERS)):
+        words = rows.select(_texts(term.key).unique()).to_series()
+        rows = rows.filter(_texts(term.key).is_in(list(filter(term.matches, words))))
     return rows
 
 
-def _parse_term(text: str) -> tuple[str, bool, list[str]]:
-    found = _TERM.fullmatch(text)
-    if found is None or found["key"].strip() not in FILTERS:
-        raise UsageError(
-            f"--filter {text!r} is not KEY=GLOB[,GLOB] or KEY!=GLOB[,GLOB] with a known key",
-            next_step=f"Known keys are {', '.join(FILTERS)}; e.g. --filter dtype=fp16,bf16 --filter 'problem=soft*'",
-        )
-    key = found["key"].strip()
-    globs = [glob.strip() for glob in found["globs"].split(",")]
-    return key, found["operator"] == "=", [f"{glob}*" for glob in globs] if key == "id" else globs
+def explain_no_rows(rows: pl.DataFrame, terms: Iterable[str]) -> str:
+    """Say which globs of ``terms`` match no row, and what may have been meant; empty if each matches one."""
+    return explain_unmatched(
+        parse_terms(terms, tuple(FILTERS)), lambda key: rows.select(_texts(key).unique()).to_series()
+    )
+
+
+def _texts(key: str) -> pl.Expr:
+    return pl.col(FILTERS[key]).cast(pl.String).fill_null("")
