@@ -51,9 +51,9 @@ def plan(tmp_path):
     """Runs the verb in a process of its own."""
     (tmp_path / "matrix.toml").write_text(MATRIX)
 
-    def ran(*args):
+    def ran(*args, stdin=""):
         argv = (sys.executable, "-m", "kernel_matrix", "plan", *args)
-        return subprocess.run(argv, cwd=tmp_path, check=False, capture_output=True, text=True)
+        return subprocess.run(argv, cwd=tmp_path, check=False, capture_output=True, text=True, input=stdin)
 
     return ran
 
@@ -145,3 +145,28 @@ def test_plan_former_name_of_sandbox_works_and_is_in_no_help(plan):
     assert (former.returncode, former.stdout, former.stderr) == (present.returncode, present.stdout, present.stderr)
     assert plan("--sandbox", "nonesuch").returncode == plan("--engine=nonesuch").returncode == 2
     assert "engine" not in plan("--help").stdout
+
+
+def test_matrix_is_read_from_standard_input(plan, tmp_path):
+    from_file = plan("--json")
+    text = (tmp_path / "matrix.toml").read_text()
+    (tmp_path / "matrix.toml").unlink()
+    from_input = plan("-", "--json", stdin=text)
+    assert (from_input.returncode, from_input.stdout) == (0, from_file.stdout)
+    faulty = plan("-", stdin=text.replace('"relu", ', '"rleu", '))
+    assert (faulty.returncode, "did you mean 'relu'?" in faulty.stderr) == (2, True)
+
+
+def test_table_options_list_cells(plan):
+    lines = plan("--columns", "gpu,dtype,candidate", "--sort", "-gpu,dtype", "--limit", "2").stdout.splitlines()
+    assert [line.split() for line in lines[:3]] == [
+        ["gpu", "dtype", "candidate"],
+        ["cpu", "fp16", "relu/@reference"],
+        ["cpu", "fp16", "softmax/@reference"],
+    ]
+    assert plan("--csv").stdout.splitlines()[0] == "gpu,toolchain,dtype,candidate,expected_s,reason"
+
+
+def test_value_that_no_cell_has_is_told_the_closest(plan):
+    ran = plan("--filter", "problem=ReLU")
+    assert (ran.returncode, "no problem is 'ReLU'; did you mean 'relu'?" in ran.stderr) == (3, True)

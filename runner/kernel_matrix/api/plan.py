@@ -60,7 +60,7 @@ def load_matrix(path: str | Path = "matrix.toml") -> Matrix:
     """Read and check a matrix file.
 
     Args:
-        path: The matrix file.
+        path: The matrix file; ``-`` is standard input.
 
     Raises:
         MatrixError: The file has faults; the error names all of them with line and column.

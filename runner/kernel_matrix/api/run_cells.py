@@ -25,6 +25,7 @@ from kernel_matrix.hosts.survey import AUTO, HostSurvey, survey
 from kernel_matrix.lease import ResetState
 from kernel_matrix.lease.repair import NOT_REPAIRED, sweep_gpus
 from kernel_matrix.matrix import Matrix
+from kernel_matrix.matrix.load import matrix_bytes
 from kernel_matrix.model.enums import Fault, Status, fault_of
 from kernel_matrix.model.instants import utc_now
 from kernel_matrix.nightly.deadline import next_time, on_monotonic_clock
@@ -321,7 +322,7 @@ class CellSelection:
         info = RunInfo(
             run_id=run_id,
             matrix=self.matrix.name,
-            matrix_sha256=hashlib.sha256(self.matrix.path.read_bytes()).hexdigest(),
+            matrix_sha256=hashlib.sha256(matrix_bytes(self.matrix.path)).hexdigest(),
             matrix_path=os.path.relpath(self.matrix.path),
             argv=tuple(self.command),
             version=__version__,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-MatrixFile = Annotated[Path, typer.Argument(metavar="[MATRIX]", help="The matrix file.")]
+MatrixFile = Annotated[Path, typer.Argument(metavar="[MATRIX]", help="The matrix file; -: standard input.")]
 Folders = Annotated[
     list[Path] | None,
     typer.Argument(metavar="[FOLDER]...", help="Merged tables or result folders; default: results."),

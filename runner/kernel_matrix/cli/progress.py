@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from kernel_matrix.api.plan import Cell, HostSurvey, SkipReason, has_lockable_clocks, is_interpreted
 from kernel_matrix.api.run_cells import (
@@ -25,15 +24,20 @@ from kernel_matrix.api.run_cells import (
     judge_record,
 )
 from kernel_matrix.api.wording import describe_reason
+from kernel_matrix.cli.global_options import is_quiet, is_verbose
 from kernel_matrix.cli.output import duration, print_json_line, write_line
 from kernel_matrix.cli.run_conditions import RunConditions, complaints, conditions_document, conditions_line
+from kernel_matrix.cli.run_outcomes import RunOutcomes, is_as_expected
 from kernel_matrix.cli.safe_console import SafeConsole
 from kernel_matrix.model.enums import ClockPolicy, Fault, Status
 from kernel_matrix.model.messages import INTERPRETED
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from typing_extensions import Self
+
+
+_MOST_GPUS = 4
+"""Absent GPUs that are named at the start."""
 
 
 class RunPace:
@@ -67,6 +71,7 @@ class RunView(ABC):
     def __init__(self) -> None:
         self.pace = RunPace(())
         self.conditions = RunConditions()
+        self.outcomes = RunOutcomes()
 
     def __enter__(self) -> Self:
         return self
@@ -77,7 +82,7 @@ class RunView(ABC):
     def tell(self, progress: RunProgress) -> None:
         """Show the start, an event, a message or the end of a run."""
         if isinstance(progress, RunStarted):
-            self.pace, self.conditions = RunPace(progress.cells), RunConditions()
+            self.pace, self.conditions, self.outcomes = RunPace(progress.cells), RunConditions(), RunOutcomes()
             self.begin(progress)
         elif isinstance(progress, RunMessage):
             tell = self.complain if progress.is_error else self.warn if progress.is_warning else self.say
@@ -88,6 +93,7 @@ class RunView(ABC):
             self.pace.note(progress)
             if progress.happening is EventKind.CELL_ENDED and progress.record is not None:
                 self.conditions.note(progress.record)
+                self.outcomes.note(cell_name(progress.cell), progress.record)
             self.show(progress)
 
     def begin(self, started: RunStarted) -> None:
@@ -115,6 +121,13 @@ class RunView(ABC):
     def end(self, result: RunResult) -> None:
         """Show the counts, and where the records are."""
 
+    def summary(self, result: RunResult) -> Iterator[str]:
+        """Yield how many cells ended as what, under which conditions, and the next step."""
+        yield from self.outcomes.lines(result)
+        yield from self.conditions.lines(result)
+        yield f"records: {result.records}"
+        yield f"next: kernel-matrix results {result.folder}"
+
 
 class PlainLines(RunView):
     """One line per event.
@@ -128,18 +141,29 @@ class PlainLines(RunView):
         super().__init__()
         self._say, self._complain = say, complain
 
+    def begin(self, started: RunStarted) -> None:
+        """Say what is about to happen."""
+        if not is_quiet():
+            super().begin(started)
+
     def show(self, event: RunEvent) -> None:
         """Write a line for builds that end, and for cells that end or are put off."""
+        if not is_quiet():
+            self._show(event)
+        for line in complaints(event):
+            self.complain(line)
+
+    def _show(self, event: RunEvent) -> None:
         line = event_line(event)
-        if event.happening is EventKind.CELL_ENDED:
+        if event.happening is EventKind.CELL_STARTED and is_verbose():
+            line = f"{cell_name(event.cell)}: started"
+        elif event.happening is EventKind.CELL_ENDED:
             left = self.pace.left()
             line = f"[{self.pace.ended}/{self.pace.planned}] {line}{f'  ({left})' if left else ''}"
         elif event.happening is EventKind.BUILD_ENDED:
             line = f"built {event.cell.candidate.id}: {event.text}"
         if line:
             self.say(line)
-        for line in complaints(event):
-            self.complain(line)
 
     def say(self, text: str) -> None:
         """Write the line."""
@@ -150,8 +174,9 @@ class PlainLines(RunView):
         self._complain(text)
 
     def end(self, result: RunResult) -> None:
-        """Write a table, and the next step."""
-        print_summary(SafeConsole(highlight=False, width=100), result, self.conditions)
+        """Write what came of it, and the next step."""
+        for line in self.summary(result):
+            self.say(line)
 
 
 class LiveView(RunView):
@@ -165,11 +190,12 @@ class LiveView(RunView):
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[counts]}", markup=False),
             TextColumn("{task.fields[left]}"),
             console=self._console,
             transient=True,
         )
-        self._bar = self._progress.add_task("cells", total=0, left="")
+        self._bar = self._progress.add_task("cells", total=0, counts="", left="")
 
     def __exit__(self, *_: object) -> None:
         """Remove the bar."""
@@ -178,7 +204,7 @@ class LiveView(RunView):
     def begin(self, started: RunStarted) -> None:
         """Say what is about to happen, and show the bar."""
         super().begin(started)
-        self._progress.reset(self._bar, total=len(started.cells), description="cells", left="")
+        self._progress.reset(self._bar, total=len(started.cells), description="cells", counts="", left="")
         self._progress.start()
 
     def show(self, event: RunEvent) -> None:
@@ -188,7 +214,8 @@ class LiveView(RunView):
         line = event_line(event)
         if line:
             self._console.print(line, style=_style(event), markup=False)
-            self._progress.update(self._bar, completed=self.pace.ended, left=self.pace.left())
+            counts, left = str(self.outcomes), self.pace.left()
+            self._progress.update(self._bar, completed=self.pace.ended, counts=counts, left=left)
         for line in complaints(event):
             self.complain(line)
 
@@ -205,9 +232,10 @@ class LiveView(RunView):
         self._console.print(f"warning: {text}", style="yellow", markup=False)
 
     def end(self, result: RunResult) -> None:
-        """Replace the bar by a table and the next step."""
+        """Replace the bar by what came of the run, and the next step."""
         self._progress.stop()
-        print_summary(self._console, result, self.conditions)
+        for line in self.summary(result):
+            self.say(line)
 
 
 class EventLines(RunView):
@@ -257,7 +285,7 @@ def run_view(*, as_json: bool) -> RunView:
     """Return the view that suits the options and standard output."""
     if as_json:
         return EventLines(print_json_line)
-    return LiveView() if sys.stdout.isatty() else PlainLines(write_line, _write_error)
+    return LiveView() if sys.stdout.isatty() and not is_quiet() else PlainLines(write_line, _write_error)
 
 
 def _write_error(text: str) -> None:
@@ -265,8 +293,10 @@ def _write_error(text: str) -> None:
 
 
 def _style(event: RunEvent) -> str:
+    if event.record is not None and is_as_expected(event.record):
+        return "green"
     fault = event.record.outcome.fault if event.record is not None else Fault.INFRA
-    return {Fault.NONE: "green", Fault.INFRA: "yellow"}.get(fault, "red")
+    return "yellow" if fault is Fault.INFRA else "red"
 
 
 def event_line(event: RunEvent) -> str:
@@ -334,7 +364,9 @@ def _speed(found: WorkloadJudgement) -> str:
 
 def opening_lines(survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> Iterator[str]:
     """Yield lines about what runs here, what ran before, and what does not run and why."""
-    yield f"sandbox {survey.sandbox.name} {survey.status.version}".rstrip()
+    name, version = survey.sandbox.name, survey.status.version
+    # Processes of this host have no version but that of the Python that runs them.
+    yield f"sandbox {name} (Python {version})" if name == "process" else f"sandbox {name} {version}".rstrip()
     if survey.inventory.sandbox_reason:
         yield f"  not Docker: {survey.inventory.sandbox_reason}"
     devices = ", ".join(gpu.name for gpu in survey.inventory.gpus)
@@ -345,35 +377,31 @@ def opening_lines(survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipp
         yield f"clocks will not be locked, and records say so: {survey.inventory.clocks_reason}"
     if any(is_interpreted(cell) for cell in cells):
         yield "Triton runs through its interpreter on the CPU: correctness is known, speed is not"
-    counts = Counter((cell.reason.kind, _short(cell)) for cell in skipped if cell.reason is not None)
-    if counts:
-        yield f"{len(skipped)} cells do not run here:"
-    for (_, text), count in counts.most_common(12):
-        yield f"  {count:5d}  {text}"
-    if len(counts) > 12:
-        yield f"         … and {len(counts) - 12} more reasons: kernel-matrix plan"
+    yield from skipped_lines(skipped)
+
+
+def skipped_lines(skipped: Sequence[Cell]) -> Iterator[str]:
+    """Yield two lines at most on why cells do not run here; every reason with ``-v``."""
+    if is_verbose():
+        counts = Counter(cell.reason.text for cell in skipped if cell.reason is not None)
+        yield from (f"{number:6,d} do not run here: {text}" for text, number in counts.most_common())
+        return
+    absent = [cell for cell in skipped if _lacks_gpu(cell)]
+    others = Counter(cell.reason.text for cell in skipped if cell.reason is not None and not _lacks_gpu(cell))
+    hint = "kernel-matrix plan lists them"
+    if absent:
+        names = list(dict.fromkeys(cell.gpu.name for cell in absent))
+        more = ", …" if len(names) > _MOST_GPUS else ""
+        yield f"{len(absent):,} cells need GPUs that are not here ({', '.join(names[:_MOST_GPUS])}{more}); {hint}"
+    if others:
+        ((text, _),) = others.most_common(1)
+        often = "most often: " if len(others) > 1 else ""
+        yield f"{others.total():,} cells cannot run here, {often}{text}; {hint}"
+
+
+def _lacks_gpu(cell: Cell) -> bool:
+    return cell.reason is not None and cell.reason.kind is SkipReason.NO_SUCH_GPU
 
 
 def _wants_lock(cell: Cell) -> bool:
     return has_lockable_clocks(cell.gpu.platform) and cell.policy.clocks is ClockPolicy.LOCK
-
-
-def _short(cell: Cell) -> str:
-    if cell.reason is None:
-        return ""
-    if cell.reason.kind is SkipReason.NO_SUCH_GPU:
-        return "no such GPU here: " + cell.gpu.name
-    return cell.reason.text
-
-
-def print_summary(console: Console, result: RunResult, conditions: RunConditions) -> None:
-    """Print how many cells ended as what, under which conditions, and the next step."""
-    if result.counts:
-        table = Table("outcome", "cells", title=f"{sum(result.counts.values())} cells ended", title_justify="left")
-        for status, number in result.counts.most_common():
-            table.add_row(status.value, str(number))
-        console.print(table)
-    for line in conditions.lines(result):
-        console.print(line, markup=False, soft_wrap=True)
-    next_step = f"records: {result.records}\nnext: kernel-matrix results {result.folder}"
-    console.print(next_step, markup=False, soft_wrap=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +32,13 @@ from kernel_matrix.matrix.tiers import read_policy, read_protocol, with_policy, 
 from kernel_matrix.model.enums import Dtype, Language
 from kernel_matrix.toml_text import Position, TomlSyntaxError, find, nearest, parse_toml, scan, show
 
+STANDARD_INPUT = "-"
+"""Name of a matrix file that is standard input."""
 _NEXT_STEP = "kernel-matrix docs matrix lists every key"
 
 
 def load_matrix(path: Path) -> Matrix:
-    """Read and check a matrix file.
+    """Read and check a matrix file; ``-`` is standard input, whose relative paths start from the working directory.
 
     Raises:
         kernel_matrix.errors.MatrixError: with one line per fault, ``file:line:column key: fault; allowed values``.
@@ -64,9 +68,24 @@ def position_of(path: Path, key_path: str) -> Position:
     return find(text, key_path)
 
 
+def matrix_bytes(path: Path) -> bytes:
+    """Return the bytes of a matrix file.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    return _standard_input() if path.name == STANDARD_INPUT else path.read_bytes()
+
+
+@cache
+def _standard_input() -> bytes:
+    """Return all of standard input, each time: it is read for the matrix, its digest and the lines of its faults."""
+    return sys.stdin.buffer.read()
+
+
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return matrix_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise MatrixError([f"{path}:{line}:1 is not UTF-8 text"], next_step="save the file as UTF-8") from None
