@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from kernel_matrix.cli import build_app, global_options
 from kernel_matrix.cli.global_options import Verbosity, verbosity
+from kernel_matrix.cli.help_examples import EXAMPLES
 from kernel_matrix.version import __version__
 
 ROOT = Path(__file__).parents[2]
@@ -65,3 +66,14 @@ def test_help_lists_the_variables_of_the_page_of_commands():
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `(KERNEL_MATRIX_\w+)`", page, re.MULTILINE))
     assert set(re.findall(r"KERNEL_MATRIX_\w+", said("--help").stdout)) == documented != set()
+
+
+@pytest.mark.parametrize("verb", EXAMPLES)
+def test_examples_are_command_lines_that_parse(verb):
+    shown = said(*verb.split(), "--help")
+    assert shown.exit_code == 0
+    for line in EXAMPLES[verb]:
+        assert f"  kernel-matrix {line}\n" in shown.stdout
+        assert line.split()[: len(verb.split())] == verb.split()
+        options = re.findall(r"(?<= )--?[a-z][a-z-]*", re.sub(r" (--sort) -\w+", r" \1", line))
+        assert not [option for option in options if not re.search(rf"^ .*{option}\b", shown.stdout, re.MULTILINE)]

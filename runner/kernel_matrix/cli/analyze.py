@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import typer
 
 from kernel_matrix.api.wording import printable
-from kernel_matrix.cli.global_options import examples
 from kernel_matrix.cli.opened_tables import opened
 from kernel_matrix.cli.options import Filter, Folders
 from kernel_matrix.cli.output import console, print_json
@@ -47,19 +46,13 @@ _USED_BY: Final = {
 
 _ROWS: Final = 50
 """Rows of a table that people get without ``--limit``."""
-_EXAMPLES: Final = examples(
-    "analyze scores --by gpu,dtype            how many are right, how many fast",
-    "analyze portability --platforms h100,h200",
-    "analyze scores --explain                 what each column means",
-    "analyze ranks tables --csv",
-)
 _Value = TypeVar("_Value")
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
 
-    @app.command(epilog=_EXAMPLES)
+    @app.command()
     @table_verb
     def analyze(  # noqa: PLR0917  # typer passes options by name
         question: str = typer.Argument("", help=f"One of {', '.join(ABOUT)}.", show_default=False),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from kernel_matrix.cli.global_options import examples
 from kernel_matrix.cli.opened_tables import opened
 from kernel_matrix.cli.options import Filter, Folders
 from kernel_matrix.cli.output import console, print_json, write_cut_line
@@ -24,18 +23,13 @@ _SHOWN: Final = 5
 """Findings of a check that are shown without ``--all``."""
 _PLACE: Final = ("gpu", "toolchain", "dtype", "problem", "workload", "candidate")
 _COLUMNS: Final = tuple(Column(name=name) for name in ("check", "severity", *_PLACE, "count", "evidence"))
-_EXAMPLES: Final = examples(
-    "audit                                    the first findings of each check",
-    "audit tables --only impossible_time --all",
-    "audit --csv --sort severity              every finding, as a table",
-)
 _STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
 
-    @app.command(epilog=_EXAMPLES)
+    @app.command()
     @table_verb
     def audit(
         folders: Folders = None,

@@ -17,7 +17,6 @@ from kernel_matrix.cli.collection import (
     unreadable_documents,
     warn_of_unreadable,
 )
-from kernel_matrix.cli.global_options import examples
 from kernel_matrix.cli.options import Json
 from kernel_matrix.cli.table_options import TableOptions, table_verb
 
@@ -25,18 +24,12 @@ if TYPE_CHECKING:
     from kernel_matrix.api.problems import Candidate, LoadedSource
 
 
-_LIST_EXAMPLES = examples(
-    "candidates list 'softmax/*'",
-    "candidates list --group-by language --columns id,description",
-)
-
-
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
     group = typer.Typer(help="List, show and check candidates; nothing of theirs is run.", no_args_is_help=True)
     app.add_typer(group, name="candidates")
 
-    @group.command("list", epilog=_LIST_EXAMPLES)
+    @group.command("list")
     @table_verb
     def list_(glob: Glob = "*", source: Source = "", path: SourcePath = None, *, table: TableOptions) -> None:
         """List candidates."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kernel_matrix.api.wording import printable
-from kernel_matrix.cli.global_options import examples
 from kernel_matrix.cli.opened_tables import opened
 from kernel_matrix.cli.options import Filter, command_line
 from kernel_matrix.cli.output import console, print_json
@@ -28,12 +27,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 """Rows that are shown unless all are asked for."""
-_EXAMPLES = examples(
-    "compare old new                          what broke, what is slower",
-    "compare results --between gpu=h100,h200",
-    "compare old new --confirm --matrix matrix.toml",
-    "compare old new --all --csv",
-)
 
 _Base = Annotated[Path, typer.Argument(metavar="BASE", help="Merged tables or a result folder: what was.")]
 _New = Annotated[Path | None, typer.Argument(metavar="[NEW]", help="The same: what is. Left out with --between.")]
@@ -60,7 +53,7 @@ _JUnit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Al
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
-    app.command(epilog=_EXAMPLES)(table_verb(compare))
+    app.command()(table_verb(compare))
 
 
 def compare(

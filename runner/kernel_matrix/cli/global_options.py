@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kernel_matrix.cli.added_parameters import parameter, with_parameters
+from kernel_matrix.cli.help_examples import examples_of
 from kernel_matrix.version import __version__
 
 ROOT_EPILOG = """\b
@@ -86,14 +87,15 @@ def _obey(*, quiet: bool, verbose: bool) -> dict[str, Any]:
     return {}
 
 
-def give_to_every_verb(app: typer.Typer) -> None:
-    """Let each registered verb of ``app``, and of the groups in it, take ``-q`` and ``-v`` too."""
+def give_to_every_verb(app: typer.Typer, group: str = "") -> None:
+    """Let each registered verb of ``app``, and of the groups in it, take ``-q`` and ``-v`` too, and show examples."""
     for verb in app.registered_commands:
         if verb.callback is not None:
+            verb.epilog = verb.epilog or examples_of(f"{group}{verb.name or verb.callback.__name__}")
             verb.callback = with_parameters(verb.callback, _VERBOSITY, _obey)
-    for group in app.registered_groups:
-        if group.typer_instance is not None:
-            give_to_every_verb(group.typer_instance)
+    for inner in app.registered_groups:
+        if inner.typer_instance is not None:
+            give_to_every_verb(inner.typer_instance, f"{inner.name} ")
 
 
 def register(app: typer.Typer) -> None:
@@ -111,8 +113,3 @@ def register(app: typer.Typer) -> None:
         """Run every candidate GPU kernel on every GPU, toolchain and dtype you own, and believe the result."""
         _choose(Verbosity.NORMAL)  # tests call several times in one process
         _obey(quiet=quiet, verbose=verbose)
-
-
-def examples(*lines: str) -> str:
-    """Return the end of a verb's help: command lines with what they do, kept as they are."""
-    return "\b\nExamples:\n" + "\n".join(f"  kernel-matrix {line}" for line in lines)

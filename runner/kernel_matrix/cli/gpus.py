@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernel_matrix.cli.global_options import examples
 from kernel_matrix.cli.options import Json, Lock, Sandbox
 from kernel_matrix.cli.table_options import TableOptions, table_verb
 
@@ -30,13 +29,6 @@ _Prompt = Annotated[bool, typer.Option("--prompt", help="Plain text of few lines
 _Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for a GPU in use.")]
 
 
-_SHOW_EXAMPLES = examples(
-    "gpus show                                a table of all that are known",
-    "gpus show h200",
-    "gpus show 'rtx 4090' --prompt            for a language model",
-)
-
-
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
     verbs = typer.Typer(help="GPUs: list, watch, calibrate this host's, show data sheets.", invoke_without_command=True)
@@ -55,7 +47,7 @@ def register(app: typer.Typer) -> None:
         """List the GPUs of this host; changes nothing."""
         _list(table)
 
-    @verbs.command(epilog=_SHOW_EXAMPLES)
+    @verbs.command()
     @table_verb
     def show(model: _Model = None, *, prompt: _Prompt = False, table: TableOptions) -> None:
         """Show what data sheets say of a GPU, here or not; without MODEL, a table of all that are known."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernel_matrix.cli.global_options import examples
 from kernel_matrix.cli.options import Filter, Lock, MatrixFile, Sandbox
 from kernel_matrix.cli.output import console, duration, write_line
 from kernel_matrix.cli.table_options import TableFormat, TableOptions, table_verb
@@ -29,12 +28,6 @@ _Results = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Records that say how much memory workloads need.")
 ]
 
-_EXAMPLES = examples(
-    "plan                                     what of ./matrix.toml runs here",
-    "plan --filter gpu=h100 --all             every cell of a GPU, with its reason",
-    "plan --sort -expected_s --limit 10       the longest cells",
-    "plan --columns gpu,dtype,candidate,reason --csv",
-)
 _MOST_LINES = 40
 """Lines of a listing without ``--all``."""
 _MOST_REASONS = 20
@@ -45,7 +38,7 @@ _MOST_VALUES = 30
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
 
-    @app.command(epilog=_EXAMPLES)
+    @app.command()
     @table_verb
     def plan(
         matrix: MatrixFile = Path("matrix.toml"),

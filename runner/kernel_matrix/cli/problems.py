@@ -18,7 +18,6 @@ from kernel_matrix.cli.collection import (
     unreadable_documents,
     warn_of_unreadable,
 )
-from kernel_matrix.cli.global_options import examples
 from kernel_matrix.cli.options import Json, Lock, Sandbox
 from kernel_matrix.cli.table_options import TableOptions, table_verb
 
@@ -37,18 +36,11 @@ _TOOLCHAIN = typer.Option(
 )
 
 
-_LIST_EXAMPLES = examples(
-    "problems list 'soft*'",
-    "problems list --sort -candidates --limit 10",
-    "problems list --source kernelbench --path KernelBench --csv",
-)
-
-
 def register(app: typer.Typer) -> None:
     """Add the verbs to ``app``."""
     verbs = typer.Typer(help="List, show, check and try problems; only `try` runs them.", no_args_is_help=True)
     app.add_typer(verbs, name="problems")
-    verbs.command("list", epilog=_LIST_EXAMPLES)(table_verb(list_problems))
+    verbs.command("list")(table_verb(list_problems))
     verbs.command("show")(show_problem)
     verbs.command("check")(check_files)
     verbs.command("try")(try_problems)

@@ -20,7 +20,7 @@ from kernel_matrix.api.wording import (
     labels_worth_printing,
     printable,
 )
-from kernel_matrix.cli.global_options import examples, is_quiet, is_verbose
+from kernel_matrix.cli.global_options import is_quiet, is_verbose
 from kernel_matrix.cli.opened_tables import nothing_matches, opened
 from kernel_matrix.cli.options import Filter
 from kernel_matrix.cli.output import console, write_cut_line, write_line
@@ -30,20 +30,12 @@ from kernel_matrix.model.enums import ClockState, Fault, Status
 
 _NOTES = 8
 """Reasons that are printed one by one."""
-_EXAMPLES = examples(
-    "results                                  the run just made",
-    "results results/nightly --filter status!=passed",
-    "results --filter 'problem=soft*' --sort -speedup --limit 10",
-    "results --columns problem,candidate,gb_per_s,percent_of_peak",
-    "results --group-by gpu --format latex    for a paper",
-    "results --csv --columns all              for a spreadsheet",
-)
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
 
-    @app.command(epilog=_EXAMPLES)
+    @app.command()
     @table_verb
     def results(
         folder: Annotated[
