@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rich.cells import cell_len, set_cell_size
-from rich.text import Text
-
 from kernel_matrix.api.wording import printable
 from kernel_matrix.cli.global_options import is_quiet
 from kernel_matrix.cli.output import console, print_json, write_line
@@ -261,11 +258,18 @@ def _fit(columns: Sequence[Column], texts: Sequence[Sequence[str]], width: int |
 
 
 def _cells(text: str) -> int:
-    return len(text) if text.isascii() else cell_len(text)
+    """Return how many columns of the terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _write_plain(columns: Sequence[Column], texts: Sequence[Sequence[str]], layout: _Layout, heading: str) -> None:
     """Write columns of plain text: rich takes a thousand times as long for large tables."""
+    from rich.text import Text
+
     screen = console()
     if heading:
         screen.print(Text(heading, style="bold"))
@@ -291,6 +295,8 @@ def _padded(column: Column, text: str, width: int) -> str:
     """Return ``text`` with blanks, or cut, so that it has ``width`` cells."""
     taken = _cells(text)
     if taken > width:
+        from rich.cells import set_cell_size
+
         return f"{set_cell_size(text, width - 1)}…"
     blanks = " " * (width - taken)
     return blanks + text if column.is_number else text + blanks
