@@ -123,9 +123,19 @@ def test_what_has_no_room_is_said(lab):
     shown = on_terminal(
         lab, "analyze", "scores", "many", "--by", "problem,candidate,category,dtype,gpu", "--k", "1", NO_COLOR="1"
     )
-    assert "- 10 more rows are in --json." in shown
-    assert "- There was no room for the columns" in shown
+    assert "… and 10 more rows (--limit)" in shown
+    assert "no room for " in shown
     assert max(len(line) for line in shown.splitlines() if line.lstrip().startswith("p1")) <= 200
+
+
+def test_columns_and_order_are_those_asked_for(lab):
+    lines = asked(
+        lab, "scores", "one", "two", "--by", "gpu", "--columns", "gpu,cells", "--sort", "-gpu", "--limit", "2"
+    )
+    assert [line.split() for line in lines.stdout.splitlines()[1:4]][:2] == [["gpu", "cells"], [r"ядро\x1b[2J", "1"]]
+    assert "… and 2 more rows (--limit)" in lines.stdout
+    wrong = asked(lab, "scores", "one", "--columns", "cels")
+    assert (wrong.returncode, "did you mean 'cells'?" in wrong.stderr) == (2, True)
 
 
 def test_columns_are_explained_where_that_is_asked(lab):
