@@ -13,7 +13,7 @@ import pytest
 from kernel_matrix.cli import pager, table_writer
 from kernel_matrix.cli.pager import TerminalBuffer, paged
 from kernel_matrix.cli.table_options import TableFormat, TableOptions
-from kernel_matrix.cli.table_writer import Column, arrange, escape_latex, escape_markdown, write_table
+from kernel_matrix.cli.table_writer import TableColumn, arrange, escape_latex, escape_markdown, write_table
 from kernel_matrix.errors import UsageError
 
 ROWS = [
@@ -22,16 +22,16 @@ ROWS = [
     {"name": "middle", "gpu": "h100", "time": 3.5, "note": "yes", "more": [3]},
 ]
 COLUMNS = (
-    Column(name="name", shortest=8),
-    Column(name="gpu", heading="GPU", rank=1),
-    Column(
+    TableColumn(name="name", shortest=8),
+    TableColumn(name="gpu", heading="GPU", rank=1),
+    TableColumn(
         name="time",
         heading="µs",
         text=lambda row: "" if row["time"] is None else f"{row['time']:,.2f}",
         is_number=True,
     ),
-    Column(name="note", rank=2),
-    Column(name="more", on_request=True),
+    TableColumn(name="note", rank=2),
+    TableColumn(name="more", on_request=True),
 )
 
 
@@ -85,7 +85,7 @@ def test_columns_asked_for_are_shown_whatever_their_width(terminal, capsys):
 
 def test_last_column_wraps_below_itself(terminal, capsys):
     terminal(24)
-    columns = (Column(name="name"), Column(name="why", wraps=True, shortest=8))
+    columns = (TableColumn(name="name"), TableColumn(name="why", wraps=True, shortest=8))
     lines = written(capsys, [{"name": "k1", "why": "one two three four five six"}], columns).splitlines()
     assert lines == ["name  why", "k1    one two three four", "      five six"]
 

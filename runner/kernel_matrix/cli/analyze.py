@@ -14,7 +14,7 @@ from kernel_matrix.cli.opened_tables import opened
 from kernel_matrix.cli.options import Filter, Folders
 from kernel_matrix.cli.output import console, print_json
 from kernel_matrix.cli.table_options import ALL_COLUMNS, TableOptions, split_list, table_verb
-from kernel_matrix.cli.table_writer import Column, write_table
+from kernel_matrix.cli.table_writer import TableColumn, write_table
 from kernel_matrix.errors import UsageError
 
 if TYPE_CHECKING:
@@ -218,11 +218,11 @@ def _print(answers: Sequence[Answer], table: TableOptions, *, explain: bool) -> 
             out.print(f"- {printable(note)}", markup=False)
 
 
-def _table(answer: Answer) -> tuple[list[dict[str, Any]], list[Column]]:
+def _table(answer: Answer) -> tuple[list[dict[str, Any]], list[TableColumn]]:
     """Return the rows and columns of an answer; the last columns are left out first."""
     schema = answer.table.schema
     columns = [
-        Column(name=name, is_number=kind.is_numeric(), rank=rank, shortest=None if kind.is_numeric() else 12)
+        TableColumn(name=name, is_number=kind.is_numeric(), rank=rank, shortest=None if kind.is_numeric() else 12)
         for rank, (name, kind) in enumerate(schema.items())
     ]
     return answer.table.to_dicts(), columns

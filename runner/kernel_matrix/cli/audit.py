@@ -13,7 +13,7 @@ from kernel_matrix.cli.opened_tables import opened
 from kernel_matrix.cli.options import Filter, Folders
 from kernel_matrix.cli.output import console, print_json, write_cut_line
 from kernel_matrix.cli.table_options import TableOptions, table_verb
-from kernel_matrix.cli.table_writer import Column, write_table
+from kernel_matrix.cli.table_writer import TableColumn, write_table
 from kernel_matrix.errors import StoreError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SHOWN: Final = 5
 """Findings of a check that are shown without ``--all``."""
 _PLACE: Final = ("gpu", "toolchain", "dtype", "problem", "workload", "candidate")
-_COLUMNS: Final = tuple(Column(name=name) for name in ("check", "severity", *_PLACE, "count", "evidence"))
+_COLUMNS: Final = tuple(TableColumn(name=name) for name in ("check", "severity", *_PLACE, "count", "evidence"))
 _STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 

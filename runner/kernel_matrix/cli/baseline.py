@@ -12,7 +12,7 @@ from kernel_matrix.api.wording import printable
 from kernel_matrix.cli.options import Json
 from kernel_matrix.cli.output import console, print_json
 from kernel_matrix.cli.table_options import TableOptions
-from kernel_matrix.cli.table_writer import Column, write_table
+from kernel_matrix.cli.table_writer import TableColumn, write_table
 
 if TYPE_CHECKING:
     from kernel_matrix.api.night_baselines import Baseline
@@ -113,7 +113,7 @@ def _print_list(found: list[Baseline], damaged: dict[str, str]) -> None:
             }
             for one in found
         ]
-        columns = [Column(name=name, is_number=name == "cells") for name in rows[0]]
+        columns = [TableColumn(name=name, is_number=name == "cells") for name in rows[0]]
         write_table(rows, columns, TableOptions())
     for why in damaged.values():
         out.print(printable(why), markup=False)

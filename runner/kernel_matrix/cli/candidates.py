@@ -56,15 +56,15 @@ def register(app: typer.Typer) -> None:
 
 
 def _print_list(candidates: tuple[Candidate, ...], table: TableOptions) -> None:
-    from kernel_matrix.cli.table_writer import Column, write_table
+    from kernel_matrix.cli.table_writer import TableColumn, write_table
 
     columns = (
-        Column(name="id", heading="candidate"),
-        Column(name="language"),
-        Column(name="dtypes", text=lambda row: " ".join(row["dtypes"]) or "all", shortest=8),
-        Column(name="expect", heading="expected to end as", text=lambda row: row["expect"] or "", rank=1),
-        Column(name="description", text=lambda row: row["description"], rank=2, wraps=True, shortest=24),
-        *(Column(name=name, on_request=True) for name in ("problem", "path", "entry", "digest")),
+        TableColumn(name="id", heading="candidate"),
+        TableColumn(name="language"),
+        TableColumn(name="dtypes", text=lambda row: " ".join(row["dtypes"]) or "all", shortest=8),
+        TableColumn(name="expect", heading="expected to end as", text=lambda row: row["expect"] or "", rank=1),
+        TableColumn(name="description", text=lambda row: row["description"], rank=2, wraps=True, shortest=24),
+        *(TableColumn(name=name, on_request=True) for name in ("problem", "path", "entry", "digest")),
     )
     write_table([candidate_document(candidate) for candidate in candidates], columns, table)
 

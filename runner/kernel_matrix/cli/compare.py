@@ -18,7 +18,7 @@ from kernel_matrix.cli.opened_tables import opened
 from kernel_matrix.cli.options import Filter, command_line
 from kernel_matrix.cli.output import console, print_json
 from kernel_matrix.cli.table_options import TableOptions, table_verb
-from kernel_matrix.cli.table_writer import Column, write_table
+from kernel_matrix.cli.table_writer import TableColumn, write_table
 from kernel_matrix.errors import NothingComparedError, RegressionError, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -225,19 +225,19 @@ def _shown(found: Comparison, *, everything: bool) -> Iterator[Mapping[str, Any]
     return (row for row in found.rows.iter_rows(named=True) if row["change"] not in quiet)
 
 
-def _columns(found: Comparison) -> list[Column]:
+def _columns(found: Comparison) -> list[TableColumn]:
     from kernel_matrix.api.compare_results import evidence, named, percent
 
     def change(row: Mapping[str, Any]) -> str:
         return f"{row['change'].replace('_', ' ')}{' *' if row['environment'] else ''}"
 
     shown = [
-        Column(name="change", text=change),
-        Column(name="what", value=named, text=named, shortest=16),
-        Column(name="gpu", text=lambda row: row["gpu"] or "", rank=1),
-        Column(name="toolchain", text=lambda row: row["toolchain"] or "", rank=2),
-        Column(name="ratio", heading="new/base", text=lambda row: percent(row["ratio"]) or "", is_number=True),
-        Column(
+        TableColumn(name="change", text=change),
+        TableColumn(name="what", value=named, text=named, shortest=16),
+        TableColumn(name="gpu", text=lambda row: row["gpu"] or "", rank=1),
+        TableColumn(name="toolchain", text=lambda row: row["toolchain"] or "", rank=2),
+        TableColumn(name="ratio", heading="new/base", text=lambda row: percent(row["ratio"]) or "", is_number=True),
+        TableColumn(
             name="evidence",
             value=lambda row: evidence(row, found.rules.of),
             text=lambda row: evidence(row, found.rules.of) or "",
@@ -246,4 +246,4 @@ def _columns(found: Comparison) -> list[Column]:
         ),
     ]
     names = {column.name for column in shown}
-    return [*shown, *(Column(name=name, on_request=True) for name in found.rows.columns if name not in names)]
+    return [*shown, *(TableColumn(name=name, on_request=True) for name in found.rows.columns if name not in names)]

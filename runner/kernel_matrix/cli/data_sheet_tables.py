@@ -15,7 +15,7 @@ from kernel_matrix.api.gpu_data_sheets import (
 )
 from kernel_matrix.cli.output import console, print_json
 from kernel_matrix.cli.table_options import TableOptions
-from kernel_matrix.cli.table_writer import Column, write_table
+from kernel_matrix.cli.table_writer import TableColumn, write_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,11 +59,11 @@ def prompt(sheet: DataSheet) -> str:
 
 
 _OVERVIEW = (
-    Column(name="GPU", shortest=20),
-    Column(name="architecture", rank=2),
-    Column(name="compute", rank=1),
-    *(Column(name=name) for name in ("SMs", "memory", "bandwidth", "fp32", "bf16", "fp8")),
-    *(Column(name=name, rank=rank) for rank, name in enumerate(("L2", "power", "numbers"), start=3)),
+    TableColumn(name="GPU", shortest=20),
+    TableColumn(name="architecture", rank=2),
+    TableColumn(name="compute", rank=1),
+    *(TableColumn(name=name) for name in ("SMs", "memory", "bandwidth", "fp32", "bf16", "fp8")),
+    *(TableColumn(name=name, rank=rank) for rank, name in enumerate(("L2", "power", "numbers"), start=3)),
 )
 
 

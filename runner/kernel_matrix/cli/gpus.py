@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kernel_matrix.api.gpus import Gpu
-    from kernel_matrix.cli.table_writer import Column
+    from kernel_matrix.cli.table_writer import TableColumn
 
 _JsonLines = Annotated[bool, typer.Option("--json", help="One JSON document per sample, each on a line.")]
 _Which = Annotated[str | None, typer.Option("--gpu", metavar="UUID|INDEX", help="Only this one.")]
@@ -129,8 +129,8 @@ def _list(table: TableOptions) -> None:
         screen.print(f"{'not listed' if gpus else 'no GPU'}: {reason}", markup=False)
 
 
-def _columns() -> list[Column]:
-    from kernel_matrix.cli.table_writer import Column
+def _columns() -> list[TableColumn]:
+    from kernel_matrix.cli.table_writer import TableColumn
 
     texts: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
         "index": ("GPU", lambda gpu: str(gpu["index"])),
@@ -150,7 +150,7 @@ def _columns() -> list[Column]:
     }
     less = ("uuid", "persistence", "mig", "ecc", "memory_clock", "driver", "sm_clock", "compute_capability")
     return [
-        Column(
+        TableColumn(
             name=name,
             heading=heading,
             value=text,

@@ -171,24 +171,24 @@ def _row(entry: LockEntry, check: LockCheck | None) -> dict[str, Any]:
 
 
 def _show(rows: list[dict[str, Any]], table: TableOptions) -> None:
-    from kernel_matrix.cli.table_writer import Column, write_table
+    from kernel_matrix.cli.table_writer import TableColumn, write_table
 
     def pin(row: Mapping[str, Any]) -> str:
         return ((row["config_digest"] if row["state"] == "local" else row["digest"]) or "")[7:19]
 
     columns = (
-        Column(name="toolchain"),
-        Column(name="state"),
-        Column(name="digest", text=pin, rank=2),
-        Column(name="here", text=lambda row: row["here"] or "?"),
-        Column(
+        TableColumn(name="toolchain"),
+        TableColumn(name="state"),
+        TableColumn(name="digest", text=pin, rank=2),
+        TableColumn(name="here", text=lambda row: row["here"] or "?"),
+        TableColumn(
             name="size_bytes",
             heading="MB",
             text=lambda row: "" if row["size_bytes"] is None else f"{row['size_bytes'] / 1e6:.0f}",
             is_number=True,
             rank=3,
         ),
-        Column(name="reference", text=lambda row: row["reference"].partition("@")[0], rank=1, shortest=20),
-        Column(name="complaints", text=lambda row: "; ".join(row["complaints"]), wraps=True, shortest=16),
+        TableColumn(name="reference", text=lambda row: row["reference"].partition("@")[0], rank=1, shortest=20),
+        TableColumn(name="complaints", text=lambda row: "; ".join(row["complaints"]), wraps=True, shortest=16),
     )
     write_table(rows, columns, table)

@@ -15,7 +15,7 @@ import typer
 from kernel_matrix.cli.options import Filter, Lock, MatrixFile, Sandbox
 from kernel_matrix.cli.output import console, duration, write_line
 from kernel_matrix.cli.table_options import TableFormat, TableOptions, table_verb
-from kernel_matrix.cli.table_writer import Column, write_table
+from kernel_matrix.cli.table_writer import TableColumn, write_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -138,26 +138,29 @@ def _cell_document(cell: Cell) -> dict[str, Any]:
 
 
 _CELL_COLUMNS = (
-    Column(name="gpu"),
-    Column(name="toolchain"),
-    Column(name="dtype"),
-    Column(name="candidate", shortest=16),
-    Column(
+    TableColumn(name="gpu"),
+    TableColumn(name="toolchain"),
+    TableColumn(name="dtype"),
+    TableColumn(name="candidate", shortest=16),
+    TableColumn(
         name="expected_s",
         heading="expected",
         value=lambda cell: None if cell["reason"] else cell["expected_s"],
         text=lambda cell: "" if cell["reason"] else duration(cell["expected_s"]),
         is_number=True,
     ),
-    Column(
+    TableColumn(
         name="reason",
         heading="why not here",
         value=lambda cell: cell["reason"] and f"{cell['reason']['kind']}: {cell['reason']['text']}",
         text=lambda cell: f"{cell['reason']['kind']}: {cell['reason']['text']}" if cell["reason"] else "",
         shortest=16,
     ),
-    *(Column(name=name, on_request=True) for name in ("id", "problem", "category", "level", "language", "workloads")),
-    *(Column(name=name, on_request=True) for name in ("tier", "sessions", "compile_only")),
+    *(
+        TableColumn(name=name, on_request=True)
+        for name in ("id", "problem", "category", "level", "language", "workloads")
+    ),
+    *(TableColumn(name=name, on_request=True) for name in ("tier", "sessions", "compile_only")),
 )
 
 
@@ -313,7 +316,7 @@ def _print_rows(title: str, headings: Sequence[str], rows: Iterable[Sequence[str
     """Print texts as a table; a column whose heading ends in ``>`` is right-aligned."""
     names = [heading.rstrip(">") for heading in headings]
     columns = [
-        Column(
+        TableColumn(
             name=name,
             is_number=heading.endswith(">"),
             shortest=None if heading.endswith(">") else 16,

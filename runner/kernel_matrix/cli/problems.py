@@ -117,7 +117,7 @@ def try_problems(
 
 
 def _print_list(problems: tuple[Problem, ...], loaded: LoadedSource, table: TableOptions) -> None:
-    from kernel_matrix.cli.table_writer import Column, write_table
+    from kernel_matrix.cli.table_writer import TableColumn, write_table
 
     counts = Counter(candidate.problem_id for candidate in loaded.candidates)
 
@@ -125,13 +125,13 @@ def _print_list(problems: tuple[Problem, ...], loaded: LoadedSource, table: Tabl
         return " ".join(workload["name"] for workload in row["workloads"])
 
     columns = (
-        Column(name="id", heading="problem"),
-        Column(name="category", rank=1),
-        Column(name="level", text=lambda row: str(row["level"] or ""), rank=3),
-        Column(name="dtypes", text=lambda row: " ".join(row["dtypes"]), shortest=12),
-        Column(name="workloads", value=workloads, text=workloads, rank=2),
-        Column(name="candidates", value=lambda row: counts[row["id"]], is_number=True),
-        Column(name="description", text=lambda row: row["description"], rank=4, wraps=True, shortest=24),
+        TableColumn(name="id", heading="problem"),
+        TableColumn(name="category", rank=1),
+        TableColumn(name="level", text=lambda row: str(row["level"] or ""), rank=3),
+        TableColumn(name="dtypes", text=lambda row: " ".join(row["dtypes"]), shortest=12),
+        TableColumn(name="workloads", value=workloads, text=workloads, rank=2),
+        TableColumn(name="candidates", value=lambda row: counts[row["id"]], is_number=True),
+        TableColumn(name="description", text=lambda row: row["description"], rank=4, wraps=True, shortest=24),
     )
     write_table([problem_document(problem) for problem in problems], columns, table)
 

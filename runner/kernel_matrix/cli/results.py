@@ -25,7 +25,7 @@ from kernel_matrix.cli.opened_tables import nothing_matches, opened
 from kernel_matrix.cli.options import Filter
 from kernel_matrix.cli.output import console, write_cut_line, write_line
 from kernel_matrix.cli.table_options import TableOptions, table_verb
-from kernel_matrix.cli.table_writer import Column, Row, write_table
+from kernel_matrix.cli.table_writer import Row, TableColumn, write_table
 from kernel_matrix.model.enums import ClockState, Fault, Status
 
 _NOTES = 8
@@ -81,35 +81,37 @@ def _terms(latest: Callable[..., Any], filters: Sequence[str], run: str) -> list
 # ---- Columns
 
 
-def _columns(rows: Sequence[Row]) -> list[Column]:
+def _columns(rows: Sequence[Row]) -> list[TableColumn]:
     """Return the columns for people, then what else a row has, on request."""
     shown = [*_identity(), *_times(), *_conditions()]
     names = {column.name for column in shown}
-    return [*shown, *(Column(name=name, on_request=True) for name in rows[0] if name not in names)]
+    return [*shown, *(TableColumn(name=name, on_request=True) for name in rows[0] if name not in names)]
 
 
-def _identity() -> list[Column]:
+def _identity() -> list[TableColumn]:
     return [
-        Column(name="problem", text=_problem, shortest=10),
-        Column(name="workload", on_request=True, in_csv=True),  # in brackets behind the problem for people
-        Column(
+        TableColumn(name="problem", text=_problem, shortest=10),
+        TableColumn(name="workload", on_request=True, in_csv=True),  # in brackets behind the problem for people
+        TableColumn(
             name="candidate", text=lambda row: str(row["candidate"]).removeprefix(f"{row['problem']}/"), shortest=10
         ),
-        Column(name="dtype", text=_known("dtype")),
-        Column(name="gpu", text=_known("gpu"), shortest=6),
-        Column(name="toolchain", text=_known("toolchain"), rank=6, shortest=6),
-        Column(name="status", text=_known("status"), shortest=9),
+        TableColumn(name="dtype", text=_known("dtype")),
+        TableColumn(name="gpu", text=_known("gpu"), shortest=6),
+        TableColumn(name="toolchain", text=_known("toolchain"), rank=6, shortest=6),
+        TableColumn(name="status", text=_known("status"), shortest=9),
     ]
 
 
-def _times() -> list[Column]:
+def _times() -> list[TableColumn]:
     return [
         _number("median_us", "median µs", "candidate_median_ns", "{:.1f}", 1e3),
         _number("baseline_us", "baseline µs", "baseline_median_ns", "{:.1f}", 1e3, rank=5),
         _number("speedup", "speed-up", "speedup", "{:.2f}×"),
-        Column(name="plus_minus", heading="±", value=_plus_minus, text=_plus_minus_text, is_number=True, rank=2),
-        Column(name="verdict", text=lambda row: describe_verdict(row["verdict"], row["grade"]), rank=1, shortest=8),
-        Column(
+        TableColumn(name="plus_minus", heading="±", value=_plus_minus, text=_plus_minus_text, is_number=True, rank=2),
+        TableColumn(
+            name="verdict", text=lambda row: describe_verdict(row["verdict"], row["grade"]), rank=1, shortest=8
+        ),
+        TableColumn(
             name="why",
             value=lambda row: row["verdict_reason"],
             text=lambda row: describe_reason(row["verdict_reason"], row["verdict_figure"]),
@@ -121,16 +123,16 @@ def _times() -> list[Column]:
     ]
 
 
-def _conditions() -> list[Column]:
+def _conditions() -> list[TableColumn]:
     return [
-        Column(name="samples", heading="n", text=lambda row: str(row["samples"] or ""), is_number=True, rank=8),
-        Column(name="clocks", value=_clocks, text=_clocks, rank=9, shortest=8),
-        Column(name="memory", heading="memory MiB", value=_memory, text=_memory, rank=10),
-        Column(name="discarded", value=_discarded, text=_discarded, rank=11, shortest=10),
+        TableColumn(name="samples", heading="n", text=lambda row: str(row["samples"] or ""), is_number=True, rank=8),
+        TableColumn(name="clocks", value=_clocks, text=_clocks, rank=9, shortest=8),
+        TableColumn(name="memory", heading="memory MiB", value=_memory, text=_memory, rank=10),
+        TableColumn(name="discarded", value=_discarded, text=_discarded, rank=11, shortest=10),
     ]
 
 
-def _number(name: str, heading: str, key: str, form: str, divisor: float = 1.0, *, rank: int = 0) -> Column:
+def _number(name: str, heading: str, key: str, form: str, divisor: float = 1.0, *, rank: int = 0) -> TableColumn:
     """Return a column of the value of ``key`` over ``divisor``; unknown values are left empty."""
 
     def value(row: Row) -> float | None:
@@ -139,7 +141,7 @@ def _number(name: str, heading: str, key: str, form: str, divisor: float = 1.0, 
     def text(row: Row) -> str:
         return "" if row[key] is None else form.format(row[key] / divisor)
 
-    return Column(name=name, heading=heading, value=value, text=text, is_number=True, rank=rank)
+    return TableColumn(name=name, heading=heading, value=value, text=text, is_number=True, rank=rank)
 
 
 def _known(name: str) -> Callable[[Row], str]:

@@ -36,7 +36,7 @@ _LATEX: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class TableColumn:
     """One column of a table."""
 
     name: str
@@ -94,7 +94,12 @@ def text_of(value: Any) -> str:
 
 
 def write_table(
-    rows: Sequence[Row], columns: Sequence[Column], options: TableOptions, *, title: str = "", checked: bool = False
+    rows: Sequence[Row],
+    columns: Sequence[TableColumn],
+    options: TableOptions,
+    *,
+    title: str = "",
+    checked: bool = False,
 ) -> None:
     """Write a table to standard output in the form, with the columns and in the order that ``options`` ask for.
 
@@ -124,7 +129,7 @@ def write_table(
         write_line(f"… and {left_out:,} more rows (--limit)")
 
 
-def arrange(rows: Sequence[Row], columns: Sequence[Column], options: TableOptions) -> Sequence[Row]:
+def arrange(rows: Sequence[Row], columns: Sequence[TableColumn], options: TableOptions) -> Sequence[Row]:
     """Return the rows in the wanted order, grouped, and no more of them than wanted; unknown values come last."""
     by_name = {column.name: column for column in columns}
     arranged = list(rows)
@@ -147,7 +152,7 @@ def _sortable(value: Any) -> Any:
     return value if isinstance(value, (int, float)) else str(value)
 
 
-def _chosen(columns: Sequence[Column], options: TableOptions) -> list[Column]:
+def _chosen(columns: Sequence[TableColumn], options: TableOptions) -> list[TableColumn]:
     """Return the columns that are asked for; without ``--columns``, all but those on request."""
     if ALL_COLUMNS in options.columns:
         return list(columns)
@@ -161,7 +166,7 @@ def _chosen(columns: Sequence[Column], options: TableOptions) -> list[Column]:
 # ---- for programs
 
 
-def _write_csv(rows: Iterable[Row], columns: Sequence[Column], title: str) -> None:
+def _write_csv(rows: Iterable[Row], columns: Sequence[TableColumn], title: str) -> None:
     if title:
         write_line(f"# {printable(title)}")
     writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -183,7 +188,7 @@ def _csv_value(value: Any) -> Any:
 
 
 def _write_groups(
-    rows: Sequence[Row], columns: Sequence[Column], shown: Sequence[Column], options: TableOptions, title: str
+    rows: Sequence[Row], columns: Sequence[TableColumn], shown: Sequence[TableColumn], options: TableOptions, title: str
 ) -> None:
     """Write one table for each value of the columns to group by; all with the same widths."""
     by_name = {column.name: column for column in columns}
@@ -205,7 +210,7 @@ def _write_groups(
         console().print(f"no room for {names}: --columns A,B shows any", markup=False)
 
 
-def _groups(rows: Sequence[Row], keys: Sequence[Column]) -> Iterator[tuple[str, int, int]]:
+def _groups(rows: Sequence[Row], keys: Sequence[TableColumn]) -> Iterator[tuple[str, int, int]]:
     """Yield the name, the first row and the row after the last of each group; without ``keys``, one of all."""
     if not keys:
         yield "", 0, len(rows)
@@ -226,7 +231,7 @@ def _width() -> int | None:
     return console().width if sys.stdout.isatty() else None
 
 
-def _fit(columns: Sequence[Column], texts: Sequence[Sequence[str]], width: int | None) -> _Layout:
+def _fit(columns: Sequence[TableColumn], texts: Sequence[Sequence[str]], width: int | None) -> _Layout:
     """Return how wide each column is, and which have no room.
 
     Columns of rank 0 come first, cut to their shortest if need be, and are widened before others get any room.
@@ -266,7 +271,7 @@ def _cells(text: str) -> int:
     return cell_len(text)
 
 
-def _write_plain(columns: Sequence[Column], texts: Sequence[Sequence[str]], layout: _Layout, heading: str) -> None:
+def _write_plain(columns: Sequence[TableColumn], texts: Sequence[Sequence[str]], layout: _Layout, heading: str) -> None:
     """Write columns of plain text: rich takes a thousand times as long for large tables."""
     from rich.text import Text
 
@@ -279,7 +284,7 @@ def _write_plain(columns: Sequence[Column], texts: Sequence[Sequence[str]], layo
         sys.stdout.write(f"{_line(columns, cells, layout)}\n")
 
 
-def _line(columns: Sequence[Column], cells: Sequence[str], layout: _Layout) -> str:
+def _line(columns: Sequence[TableColumn], cells: Sequence[str], layout: _Layout) -> str:
     """Return one row; several lines where its last column wraps."""
     *before, last = zip(layout.widths.items(), cells, strict=True)
     line = "".join(_padded(columns[number], text, width) + " " * _GAP for (number, width), text in before)
@@ -291,7 +296,7 @@ def _line(columns: Sequence[Column], cells: Sequence[str], layout: _Layout) -> s
     return f"{line}{text}".rstrip()
 
 
-def _padded(column: Column, text: str, width: int) -> str:
+def _padded(column: TableColumn, text: str, width: int) -> str:
     """Return ``text`` with blanks, or cut, so that it has ``width`` cells."""
     taken = _cells(text)
     if taken > width:
@@ -302,7 +307,7 @@ def _padded(column: Column, text: str, width: int) -> str:
     return blanks + text if column.is_number else text + blanks
 
 
-def _write_markdown(columns: Sequence[Column], texts: Sequence[Sequence[str]], _: _Layout, heading: str) -> None:
+def _write_markdown(columns: Sequence[TableColumn], texts: Sequence[Sequence[str]], _: _Layout, heading: str) -> None:
     lines = [f"**{escape_markdown(heading)}**", ""] if heading else []
     lines.append(f"| {' | '.join(escape_markdown(column.title) for column in columns)} |")
     lines.append(f"| {' | '.join('---:' if column.is_number else '---' for column in columns)} |")
@@ -315,7 +320,7 @@ def escape_markdown(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", text)
 
 
-def _write_latex(columns: Sequence[Column], texts: Sequence[Sequence[str]], _: _Layout, heading: str) -> None:
+def _write_latex(columns: Sequence[TableColumn], texts: Sequence[Sequence[str]], _: _Layout, heading: str) -> None:
     lines = [f"% {escape_latex(heading)}"] if heading else []
     lines.append(rf"\begin{{tabular}}{{{''.join('r' if column.is_number else 'l' for column in columns)}}}")
     lines.append(r"\toprule  % of the package booktabs")
