@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -61,7 +62,7 @@ def some_tables():
 @contextmanager
 def opened(browser, path, **context) -> Iterator:
     """A tab with the page; afterwards checks that there was no error and no request."""
-    holder = browser.new_context(viewport={"width": 1300, "height": 900}, **context)
+    holder = browser.new_context(**{"viewport": {"width": 1300, "height": 900}, **context})
     tab = holder.new_page()
     wrong: list[str] = []
     asked: list[str] = []
@@ -124,6 +125,84 @@ def test_cells_are_filtered_by_words_columns_and_choices(browser, write_page):
             expect(tab.locator(".count")).to_have_text("11 rows" if rows == 11 else f"{rows} of 11 rows")
         tab.get_by_label("GPU", exact=True).select_option("h100")
         expect(tab.locator(".count")).to_have_text("5 of 11 rows")
+
+
+def test_numbers_are_compared_and_bad_filters_say_why(browser, write_page):
+    with opened(browser, write_page(some_tables())) as tab:
+        to(tab, "cells/speedup>2")
+        expect(tab.locator(".count")).to_have_text("4 of 11 rows")
+        expect(tab.locator(".wrong")).to_be_hidden()
+        search = tab.locator("input[type=search]")
+        for text, said in (
+            ("speedupp>2", "There is no column speedupp. Columns: cell_id, workload, problem"),
+            ("speedup>fast", "fast in speedup>fast is not a number."),
+            ("gpu>h100", "gpu is text, which > does not compare: use = or !=."),
+            ("gpu=", "gpu= lacks a value."),
+        ):
+            search.fill(text)
+            expect(tab.locator(".wrong")).to_contain_text(said)
+        search.fill("speedup<=2")
+        expect(tab.locator(".count")).to_have_text("4 of 11 rows")
+
+
+def test_the_address_keeps_filters_and_choices(browser, write_page):
+    path = write_page(some_tables())
+    with opened(browser, path) as tab:
+        to(tab, "cells")
+        tab.locator("input[type=search]").fill("two speedup>1")
+        tab.get_by_label("GPU", exact=True).select_option("h100")
+        expect(tab.locator(".count")).to_have_text("2 of 11 rows")
+        address = tab.evaluate("location.hash")
+    with opened(browser, path) as tab:
+        to(tab, address.removeprefix("#"))
+        expect(tab.locator(".count")).to_have_text("2 of 11 rows")
+        assert tab.locator("input[type=search]").input_value() == "two speedup>1"
+        assert tab.get_by_label("GPU", exact=True).input_value() == "h100"
+
+
+def test_a_table_is_downloaded_as_it_is_filtered(browser, write_page):
+    rows = [cell(candidate="=cmd()", gpu=gpu, category='a,"b"') for gpu in ("h100", "h200")]
+    with opened(browser, write_page(tables(rows)), accept_downloads=True) as tab:
+        to(tab, "cells/gpu=h200")
+        expect(tab.locator(".count")).to_have_text("1 of 2 rows")
+        with tab.expect_download() as waiting:
+            tab.get_by_role("button", name="Download All cells as CSV").click()
+        found = list(csv.DictReader(waiting.value.path().read_text(encoding="utf-8").splitlines()))
+    assert [(row["candidate"], row["gpu"], row["category"]) for row in found] == [("'=cmd()", "h200", 'a,"b"')]
+
+
+@pytest.mark.parametrize("width", [360, 768, 1400, 2560])
+def test_no_page_is_wider_than_the_window(browser, write_page, width):
+    rows = [
+        cell(**{"candidate": f"softmax/{'long_' * 20}{n}", "message": "x" * 300, "gpu": gpu, **_FACTS})
+        for n in range(3)
+        for gpu in ("h100", "h200", "a_gpu_with_a_name_of_some_length")
+    ]
+    made = replace(some_tables(), cells=tables([*rows, *some_tables().cells.collect().to_dicts()]).cells)
+    with opened(browser, write_page(made), viewport={"width": width, "height": 900}) as tab:
+        for name in ("overview", *PAGES):
+            to(tab, name)
+            assert tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, name
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_is_accessible_by_axe(browser, write_page, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="the `dev` extra is not installed")
+    with opened(browser, write_page(some_tables()), color_scheme=scheme) as tab:
+        for name in ("overview", *PAGES, "cells/nothing=1"):
+            to(tab, name)
+            found = axe.Axe().run(tab).response["violations"]
+            serious = [
+                (one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")
+            ]
+            assert serious == [], name
+
+
+def test_pages_without_content_have_no_link(browser, write_page):
+    with opened(browser, write_page(tables([cell()]))) as tab:
+        shown = tab.locator("header nav a").all_inner_texts()
+    assert not {"Cascade", "Drift", "Roofline", "Failures"} & set(shown)
+    assert {"Overview", "Heat map", "All cells", "Answers"} <= set(shown)
 
 
 def test_cells_sort_both_ways_with_unknown_values_last(browser, write_page):

@@ -26,6 +26,11 @@ def test_messages_that_differ_in_numbers_are_one_reason():
     )
 
 
+def test_numbers_inside_names_stay_in_the_reason():
+    found = of(failed(message="w8a8 asks for 0.99, int32 not fp8_e4m3: [64, 64]x3 at-7"))
+    assert found["reason"].item() == "w8a8 asks for #, int32 not fp8_e4m3: [#, #]x3 at-#"
+
+
 def test_what_failed_as_declared_is_counted_apart_and_comes_last():
     rows = [failed(candidate=f"control{n}", message="same", expect="incorrect_values") for n in range(3)]
     found = of(*rows, failed(candidate="real", message="other"))

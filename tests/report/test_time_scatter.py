@@ -30,8 +30,14 @@ def test_one_night_says_nothing():
     assert nights(cells([])).is_empty()
 
 
+def test_spreads_of_one_gpu_are_by_dtype():
+    rows = [cell(candidate=f"c{n}", dtype=dtype) for n, dtype in enumerate(("fp16", "fp32"))]
+    assert spreads(outcomes(cells(rows)).collect())["group"].to_list() == ["fp16", "fp32"]
+
+
 def test_spreads_are_by_gpu_and_only_where_they_are_known():
     rows = [cell(candidate=f"c{n}", spread_within=n / 100) for n in range(1, 12)]
+    rows.append(cell(gpu="h100", spread_within=None))
     found = spreads(outcomes(cells(rows)).collect())
     assert found.rows() == [
         ("h200", "within a session", 11, pytest.approx(0.06), pytest.approx(0.10), pytest.approx(0.11))

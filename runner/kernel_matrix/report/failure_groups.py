@@ -13,7 +13,8 @@ MOST: Final = 500
 """Groups on the page, largest first."""
 REASON_HEAD: Final = ("status", "fault", "reason", "outcomes", "candidates")
 _LONGEST: Final = 200
-_NUMBER: Final = r"0x[0-9a-fA-F]+|[-+]?\d+([.,]\d+)*(e[-+]?\d+)?"
+_NUMBER: Final = r"(^|[^A-Za-z0-9])(?:0x[0-9a-fA-F]+|[-+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?)"
+"""A number that is not part of a name, as it is in ``w8a8`` and ``int32``; what stands before it stays."""
 
 
 def group_failures(outcomes: pl.DataFrame) -> pl.DataFrame:
@@ -28,7 +29,7 @@ def group_failures(outcomes: pl.DataFrame) -> pl.DataFrame:
     message = pl.col("message").fill_null("").str.slice(0, _LONGEST).str.replace_all(r"\s+", " ")
     return (
         failed.with_columns(
-            reason=message.str.replace_all(_NUMBER, "#").str.strip_chars(),
+            reason=message.str.replace_all(_NUMBER, "${1}#").str.strip_chars(),
             as_expected=pl.col("status").cast(pl.String) == pl.col("expect").cast(pl.String),
         )
         .group_by("status", "stage", "fault", "reason")

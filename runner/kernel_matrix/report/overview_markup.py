@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
@@ -102,6 +103,13 @@ def _headline(overview: Overview) -> Html:
     return element("div", *(_figure(*figure) for figure in linked), class_="figures")
 
 
+def _rows(**terms: str | None) -> str:
+    """Write the address of the cells with these values; what a filter cannot hold becomes a wildcard."""
+    values = {name: re.sub(r'[",]', "?", value) for name, value in terms.items() if value is not None}
+    said = (f'{name}="{value}"' if re.search(r"\s", value) else f"{name}={value}" for name, value in values.items())
+    return f"#cells/{quote(' '.join(said), safe='=!')}"
+
+
 def _figure(value: str, what: str, of: str, rows: str) -> Html:
     """Write a number that links to the rows that it counts."""
     link = element("a", value, href=f"#cells/{quote(rows.strip(), safe='=!')}")
@@ -121,10 +129,14 @@ def _trust(overview: Overview, findings: Sequence[AuditFinding] | None) -> Html:
     return joined(*bars, element("ul", *lines) if lines else "")
 
 
+_QUALITIES: Final = ("good", "fair", "poor")
+"""Colours of the best answer, the next, and all others."""
+
+
 def _bar(question: str, answers: Sequence[tuple[str, int, int]]) -> Html:
     whole = sum(count for _, count, _ in answers)
     parts = (
-        element("i", class_=f"part p{min(rank, 3)}", style=f"flex-grow:{count}", title=f"{word}: {count:,}")
+        element("i", class_=f"part {_QUALITIES[min(rank, 2)]}", style=f"flex-grow:{count}", title=f"{word}: {count:,}")
         for word, count, rank in answers
     )
     shares = ", ".join(f"{word} {share(count, whole)}" for word, count, _ in answers)
@@ -155,7 +167,7 @@ def _scores(overview: Overview) -> Html:
         " none. fast p×: correct and more than p times as fast as the baseline, by the ratio alone. Speed-up: geometric"
         " mean over what passed, each problem alike; faster and slower: shares of what was timed, by verdict."
     )
-    return joined(_table(head, rows, texts=head[:1]), element("p", note, class_="note"))
+    return joined(_scrolled("Scores", _table(head, rows, texts=head[:1])), element("p", note, class_="note"))
 
 
 def _portable(contents: ReportContents) -> Html:
@@ -195,7 +207,7 @@ def _portable(contents: ReportContents) -> Html:
     )
     return joined(
         element("p", contents.portability),
-        element("div", *tables, class_="scroll maps"),
+        _scrolled("GPU × problem", *tables, class_="scroll maps"),
         element("p", *legend, class_="legend"),
         element("p", note, class_="note"),
     )
@@ -226,7 +238,10 @@ def _place(row: Mapping[str, Any] | None) -> Html:
         f"; {row['best_candidate']}, grade {row['grade'] or DASH}" if row["best_candidate"] else ""
     )
     kind = bucket(row["best"]) if state not in ("failed", "uncounted") else state
-    return element("td", element("span", GLYPHS[state]), speed and f" {speed}", class_=kind, title=hint)
+    link = element(
+        "a", element("span", GLYPHS[state]), speed and f" {speed}", href=_rows(problem=row["problem"], gpu=row["gpu"])
+    )
+    return element("td", link, class_=kind, title=hint)
 
 
 def _gpu_ratios(page: QuestionPage) -> Html:
@@ -281,7 +296,7 @@ def _broke(contents: ReportContents) -> Html:
     if contents.overview.expected:
         notes.append(f"{number(contents.overview.expected, 'outcome')} failed as declared and are not listed.")
     table = _table((*REASON_HEAD, "GPUs"), body, texts=(*REASON_HEAD[:3], "GPUs"))
-    return joined(table, element("p", " ".join(notes), class_="note") if notes else "")
+    return joined(_scrolled("What broke", table), element("p", " ".join(notes), class_="note") if notes else "")
 
 
 def _compared(found: Comparison) -> Html:
@@ -301,7 +316,7 @@ def _compared(found: Comparison) -> Html:
     body = [_changed(row) for row in rows.head(_MOST_ROWS).iter_rows(named=True)]
     more = f" {number(rows.height - len(body), 'more row')} under Answers, compare." if rows.height > len(body) else ""
     notes = element("p", f"{found.rules}.{more} {' '.join(found.notes)}", class_="note")
-    table = [element("div", _table(head, body, texts=head[:7]), class_="scroll")] if body else []
+    table = [_scrolled("Changes", _table(head, body, texts=head[:7]))] if body else []
     return joined(*statements, counts, *table, notes)
 
 
@@ -309,6 +324,11 @@ def _changed(row: Mapping[str, Any]) -> tuple[str, ...]:
     names = (row[name] or DASH for name in ("problem", "candidate", "dtype", "gpu", "toolchain", "reason"))
     interval = f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}" if row["ratio_low"] is not None else DASH
     return (row["change"].replace("_", " "), *names, DASH if row["ratio"] is None else f"{row['ratio']:.3f}", interval)
+
+
+def _scrolled(label: str, *inside: Html, class_: str = "scroll") -> Html:
+    """Write a region that a keyboard can scroll where the screen is narrow."""
+    return element("div", *inside, class_=class_, tabindex="0", role="region", aria_label=label)
 
 
 def _table(head: Sequence[str], body: Sequence[Sequence[str]], *, texts: Collection[str]) -> Html:

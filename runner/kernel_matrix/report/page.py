@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -75,7 +75,7 @@ def assemble(contents: ReportContents, details: PageDetails, library: str) -> st
     )
     body = element(
         "body",
-        _header(contents),
+        _header(contents, _shown_pages(contents, details)),
         element("main", overview_section(contents, details.questions), element("div", id="page", hidden=""), id="main"),
         element("footer", _footer(contents)),
         raw("script", embed_json(_data(contents, details)), type="application/json", id="data"),
@@ -113,10 +113,26 @@ def _read(name: str) -> str:
     return (resources.files("kernel_matrix.report") / "static" / name).read_text(encoding="utf-8")
 
 
-def _header(contents: ReportContents) -> Html:
+def _shown_pages(contents: ReportContents, details: PageDetails) -> dict[str, str]:
+    """Choose the pages that have something to show: name in the address → title."""
+    gpus = details.cells["gpu"].n_unique()
+    roofs = details.cells.select((pl.col("intensity") > 0) & (pl.col("tflops_per_s") > 0)).to_series().any()
+    filled = {
+        "heat": contents.grid.height,
+        "cells": details.cells.height,
+        "failures": contents.failures.height,
+        "roofline": roofs,
+        "cascade": gpus > 1,
+        "noise": details.spreads.height,
+        "drift": details.nights.height,
+    }
+    return {name: title for name, title in _PAGES if filled.get(name, True)}
+
+
+def _header(contents: ReportContents, pages: Mapping[str, str]) -> Html:
     links = (
         element("a", title, href=f"#{name}", data_page=name, aria_current="page" if name == "overview" else None)
-        for name, title in _PAGES
+        for name, title in pages.items()
     )
     return element(
         "header",

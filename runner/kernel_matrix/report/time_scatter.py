@@ -19,20 +19,24 @@ _SIDES: Final = ("candidate", "baseline")
 
 
 def spreads(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Compute per GPU and kind of :data:`SPREADS` the number of ``cells``, median, 90th percentile and maximum."""
+    """Compute per ``group`` and kind of :data:`SPREADS` the number of ``cells``, median, 90th percentile and maximum.
+
+    The groups are GPUs, or where there is only one GPU, dtypes.
+    """
+    group = pl.col("gpu" if outcomes["gpu"].n_unique() > 1 else "dtype").cast(pl.String).alias("group")
     return (
         outcomes.lazy()
-        .select("gpu", *(pl.col(column).abs().alias(kind) for column, kind in SPREADS.items()))
-        .unpivot(index="gpu", variable_name="kind", value_name="spread")
+        .select(group, *(pl.col(column).abs().alias(kind) for column, kind in SPREADS.items()))
+        .unpivot(index="group", variable_name="kind", value_name="spread")
         .filter(pl.col("spread").is_finite())
-        .group_by("gpu", "kind")
+        .group_by("group", "kind")
         .agg(
             pl.len().cast(pl.Int32).alias("cells"),
             pl.col("spread").median().alias("median"),
             pl.col("spread").quantile(0.9, "linear").alias("p90"),
             pl.col("spread").max().alias("max"),
         )
-        .sort("gpu", "kind")
+        .sort("group", "kind")
         .collect()
     )
 

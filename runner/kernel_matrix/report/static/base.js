@@ -72,6 +72,20 @@ function percent(part, digits = 1) {
   return `${(100 * part).toFixed(digits)} %`;
 }
 
+const SHARE = /(^|_)(rate|share|coverage|efficiency)(_|$)|^fast_[\d.]+$|^spread|^(zeros|differ|noise|by_chance|arithmetic|running_pp|i_squared)$|^pp(_(low|high|supported|architectural))?$|^(mfu|bandwidth|roofline)_median$|^(add|drop)_(one|low|high)$|^top1/;
+
+// Formats a value of a column by its name: shares and percentages as percent, all others plainly.
+function byName(name, value) {
+  if (typeof value !== 'number' || !Number.isFinite(value)) return plain(value);
+  if (name.endsWith('_percent')) return `${plain(value)} %`;
+  return SHARE.test(name) ? `${plain(Number((100 * value).toPrecision(3)))} %` : plain(value);
+}
+
+// A digest is shown by its start: the whole is in the hint and in a downloaded table.
+function short(value) {
+  return /^(sha256:)?[0-9a-f]{16,}$|^GPU-[0-9a-f-]{20,}$/.test(value) ? `${value.slice(0, value.startsWith('GPU-') ? 12 : 8)}…` : value;
+}
+
 function plain(value) {
   if (value === null || value === undefined) return DASH;
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
@@ -104,6 +118,74 @@ function choice(label, options, value, changed) {
   const select = h('select', { 'aria-label': label, onchange: () => changed(select.value) },
     options.map(([key, said]) => h('option', { value: key, selected: key === value }, said)));
   return h('label', {}, `${label} `, select);
+}
+
+// The address after #: PAGE/ARGUMENT?KEY=VALUE&…; what is chosen on a page stays in it, so that it can be sent on.
+let settings = new URLSearchParams();
+
+function readAddress() {
+  const [path, query] = location.hash.slice(1).split(/\?(.*)/s);
+  const [name, ...rest] = path.split('/');
+  settings = new URLSearchParams(query || '');
+  return { name, argument: decoded(rest.join('/')) };
+}
+
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; } // typed by hand, with a lone %
+}
+
+// The value of a setting, if it is one of `known`; else the first of these.
+function setting(key, known) {
+  const value = settings.get(key) ?? '';
+  return known.includes(value) ? value : known[0];
+}
+
+function keepAddress(path, changes = {}) {
+  for (const [key, value] of Object.entries(changes)) {
+    if (value) settings.set(key, value);
+    else settings.delete(key);
+  }
+  const query = settings.toString();
+  history.replaceState(null, '', `#${path}${query ? `?${query}` : ''}`);
+  document.documentElement.dataset.shown = location.hash;
+}
+
+function keepSetting(key, value) { keepAddress(location.hash.slice(1).split('?')[0], { [key]: value }); }
+
+// A choice that is kept in the address; the page is drawn again when it changes.
+function keptChoice(key, label, options, changed = () => show()) {
+  const value = setting(key, options.map(([word]) => word));
+  return choice(label, options, value, (word) => { keepSetting(key, word); changed(); });
+}
+
+// The address of the cells that the terms select; a term is [column, value].
+function cellsLink(...terms) {
+  const quoted = (value) => (/\s/.test(value) ? `"${value.replace(/[",]/g, '?')}"` : value.replace(/[",]/g, '?'));
+  const text = terms.filter(([, value]) => value !== null && value !== undefined && value !== '').map(([name, value]) => `${name}=${quoted(String(value))}`).join(' ');
+  return `#cells/${encodeURIComponent(text)}`;
+}
+
+// Gives the user a file with `text` or the bytes of a blob.
+function download(name, content, type) {
+  const address = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
+  const link = h('a', { href: address, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
+
+function fileName(title, ending) { return `${title.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-+|-+$/g, '').slice(0, 60) || 'kernel-matrix'}.${ending}`; }
+
+// Text that a spreadsheet would take for a formula gets an apostrophe in front.
+function csv(rows) {
+  const field = (value) => {
+    if (value === null || value === undefined || Number.isNaN(value)) return '';
+    if (typeof value === 'number') return String(value);
+    const safe = /^[=+\-@\t\r]/.test(String(value)) ? `'${value}` : String(value);
+    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  return `${rows.map((row) => row.map(field).join(',')).join('\r\n')}\r\n`;
 }
 
 const cells = new Frame(data.cells);

@@ -110,6 +110,6 @@ function elsewhere(row) {
   const others = [];
   for (let other = 0; other < cells.rows; other += 1) if (other !== row && cell.candidate(other) === cell.candidate(row) && cell.problem(other) === cell.problem(row)) others.push(other);
   if (!others.length) return null;
-  const made = table(others.length, cellColumns((place) => others[place]), { height: '22rem' });
+  const made = table(others.length, cellColumns((place) => others[place]), { title: 'The same candidate elsewhere', height: '22rem' });
   return h('div', {}, h('h3', {}, 'The same candidate elsewhere'), made.node);
 }

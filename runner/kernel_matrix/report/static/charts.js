@@ -15,6 +15,8 @@ function library() {
 
 const FONT = getComputedStyle(document.body).fontFamily;
 
+const COLOURS = Array.from({ length: 12 }, (_, place) => `--c${place}`);
+
 // CSS resolves light-dark() only where a property is used.
 function colour(name) {
   const probe = h('span', { style: `color:var(${name});display:none` });
@@ -31,7 +33,7 @@ function theme() {
     axis: { labelColor: soft, titleColor: text, titleFontWeight: 500, gridColor: line, domainColor: line, tickColor: line, labelFontSize: 11, titleFontSize: 12, labelLimit: 220 },
     legend: { labelColor: text, titleColor: soft, titleFontWeight: 500, labelFontSize: 12, symbolSize: 80, orient: 'top' },
     header: { labelColor: text, titleColor: soft, labelFontSize: 12, labelFontWeight: 500 },
-    range: { category: ['--accent', '--other', '--third', '--fourth', '--fifth', '--sixth'].map(colour), ramp: { scheme: 'viridis' } },
+    range: { category: COLOURS.map(colour), ramp: { scheme: 'viridis' } },
     point: { filled: true, size: 34, opacity: 0.75 }, rule: { color: soft }, line: { strokeWidth: 2 },
   };
 }
@@ -71,8 +73,6 @@ function tooltip(_, event, item, value) {
 const T = { q: 'quantitative', n: 'nominal', o: 'ordinal', t: 'temporal' };
 
 // Roofline: share of the roof is the height under it; one point per outcome of one GPU.
-const roofChoice = { gpu: '' };
-
 function rooflinePage() {
   const points = [];
   for (let row = 0; row < cells.rows; row += 1) {
@@ -82,8 +82,8 @@ function rooflinePage() {
   const title = h('h2', {}, 'Roofline');
   if (!points.length) return [title, statement('No problem here tells its floating-point operations and bytes, so there is no roofline to draw. They are `flops` and `bytes` of a problem.')];
   const gpus = [...new Set(points.map(({ gpu }) => gpu))].sort(naturally);
-  if (!gpus.includes(roofChoice.gpu)) [roofChoice.gpu] = gpus;
-  const here = points.filter(({ gpu }) => gpu === roofChoice.gpu);
+  const chosen = setting('gpu', gpus);
+  const here = points.filter(({ gpu }) => gpu === chosen);
   const spread = here.length > 3000 ? here.filter((_, place) => place % Math.ceil(here.length / 3000) === 0) : here;
   const peaks = here.map(({ row }) => [cell.peak_flops_per_s(row), cell.peak_bytes_per_s(row), cell.dtype(row)]).filter(([f, b]) => f > 0 && b > 0);
   const roofs = [...new Map(peaks.map((peak) => [peak.join(), peak])).values()].flatMap(([flops, bytes, dtype]) => roof(flops, bytes, dtype, here));
@@ -100,8 +100,8 @@ function rooflinePage() {
   if (roofs.length) layers.unshift({ data: { values: roofs }, mark: { type: 'line', strokeDash: [5, 3], strokeWidth: 1.5 }, encoding: { x, y, color: { field: 'dtype', type: T.n }, detail: { field: 'key', type: T.n } } });
   return [
     title,
-    h('div', { class: 'controls' }, choice('GPU', gpus.map((gpu) => [gpu, gpu]), roofChoice.gpu, (value) => { roofChoice.gpu = value; show(); })),
-    chart(`${roofChoice.gpu}: what is achieved, under what the device could do`, { height: 420, layer: layers },
+    h('div', { class: 'controls' }, keptChoice('gpu', 'GPU', gpus.map((gpu) => [gpu, gpu]))),
+    chart(`${chosen}: what is achieved, under what the device could do`, { height: 420, layer: layers },
       `${here.length.toLocaleString('en')} timed outcomes${spread.length < here.length ? `, ${spread.length.toLocaleString('en')} of them drawn` : ''}. ${roofs.length ? ROOFS : NO_ROOFS}`),
   ];
 }
@@ -117,8 +117,6 @@ function roof(flops, bytes, dtype, points) {
 }
 
 // Cascade: per candidate of one problem, its efficiencies on the GPUs, best first, and the running harmonic mean.
-const cascadeChoice = { problem: '' };
-
 function cascadePage() {
   const title = h('h2', {}, 'Cascade');
   const gpus = new Set();
@@ -133,15 +131,14 @@ function cascadePage() {
   if (gpus.size < 2) return [title, statement(`${gpus.size ? 'Only one GPU is' : 'No GPU is'} in these tables: how performance carries from GPU to GPU cannot be drawn.`)];
   const keys = [...byProblem.keys()].filter((key) => new Set(byProblem.get(key).map((row) => cell.gpu(row))).size > 1).sort(naturally);
   if (!keys.length) return [title, statement('No problem counts on two GPUs.')];
-  if (!keys.includes(cascadeChoice.problem)) [cascadeChoice.problem] = keys;
-  const { values, zero } = cascade(byProblem.get(cascadeChoice.problem));
+  const { values, zero } = cascade(byProblem.get(setting('problem', keys)));
   const x = { field: 'place', type: T.o, title: 'GPUs, each candidate’s best first', axis: { labelAngle: 0, grid: false } };
   const common = { color: { field: 'candidate', type: T.n, title: null, legend: { columns: 2, labelLimit: 220 } }, tooltip: ['candidate', 'gpu', 'said', 'harmonic'].map((field) => ({ field, type: T.n, title: { said: 'efficiency', harmonic: 'PP so far' }[field] || field })) };
   const y = { type: T.q, scale: { domain: [0, 1] }, axis: { format: '.0%', tickCount: 5 } };
   const layers = (field, what) => ({ data: { values }, mark: { type: 'line', point: { size: 40 } }, encoding: { x, y: { ...y, field, title: what }, ...common } });
   return [
     title,
-    h('div', { class: 'controls' }, choice('Problem', keys.map((key) => [key, key]), cascadeChoice.problem, (value) => { cascadeChoice.problem = value; show(); })),
+    h('div', { class: 'controls' }, keptChoice('problem', 'Problem', keys.map((key) => [key, key]))),
     h('div', { class: 'pair' },
       chart('Efficiency', { height: 300, ...layers('efficiency', 'share of the fastest known here') }),
       chart('Performance portability as GPUs are added', { height: 300, ...layers('pp', 'running harmonic mean') })),
@@ -183,9 +180,9 @@ function noisePage() {
   const values = Array.from({ length: frame.rows }, (_, row) => frame.row(row)).map((one) => ({ ...one, at: `${percent(one.median, 2)}`, high: percent(one.p90, 2), top: percent(one.max, 1) }));
   const kinds = ['within a session', 'between sessions', 'machine drift', 'code drift'];
   const x = { type: T.q, axis: { format: '.1~%', tickCount: 5 }, title: 'share of the time' };
-  const shared = { y: { field: 'gpu', type: T.n, title: null }, tooltip: [['gpu', 'GPU'], ['kind', 'spread'], ['at', 'median'], ['high', '90th percentile'], ['top', 'maximum'], ['cells', 'outcomes']].map(([field, said]) => ({ field, type: T.n, title: said })) };
+  const shared = { y: { field: 'group', type: T.n, title: null }, tooltip: [['group', 'of'], ['kind', 'spread'], ['at', 'median'], ['high', '90th percentile'], ['top', 'maximum'], ['cells', 'outcomes']].map(([field, said]) => ({ field, type: T.n, title: said })) };
   const facet = (kind) => ({
-    height: 24 * new Set(values.map(({ gpu }) => gpu)).size, data: { values: values.filter((one) => one.kind === kind) },
+    height: 24 * new Set(values.map(({ group }) => group)).size, data: { values: values.filter((one) => one.kind === kind) },
     layer: [
       { mark: { type: 'bar', size: 12, color: colour('--accent') }, encoding: { ...shared, x: { ...x, field: 'median' } } },
       { mark: { type: 'rule', strokeWidth: 1.5 }, encoding: { ...shared, x: { ...x, field: 'median' }, x2: { field: 'p90' } } },

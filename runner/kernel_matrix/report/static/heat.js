@@ -2,7 +2,7 @@
 
 const grid = new Frame(data.grid);
 const place = Object.fromEntries(data.grid.columns.map(({ name }) => [name, grid.get(name)]));
-const heatChoice = { dtype: '', toolchain: '', category: '', show: 'best', order: 'problem' };
+let heatChoice = {};
 const SHOWN = {
   best: 'speed-up of the best', mean: 'geometric mean of all that pass', passed: 'candidates that pass',
 };
@@ -11,8 +11,11 @@ function heatPage() {
   if (!grid.rows) return [h('h2', {}, 'GPU × problem'), statement('There is nothing to map.')];
   const holder = h('div', {});
   const all = (name) => [['', 'all'], ...grid.words(name).map((word) => [word, word])];
-  const pick = (key, label, options) => choice(label, options, heatChoice[key], (value) => { heatChoice[key] = value; fill(); });
-  function fill() { holder.replaceChildren(heatTable()); }
+  function fill() {
+    heatChoice = Object.fromEntries(settings);
+    holder.replaceChildren(heatTable());
+  }
+  const pick = (key, label, options) => keptChoice(key, label, options, fill);
   fill();
   return [
     h('h2', {}, 'GPU × problem'),
@@ -45,13 +48,13 @@ function heatTable() {
   const rank = new Map(problems.map((problem) => [problem, rankOf([...found.get(problem).values()])]));
   problems.sort((a, b) => rank.get(b) - rank.get(a) || naturally(a, b));
   const columns = [
-    { name: 'problem', title: 'problem', text: true, width: '16rem', get: (row) => problems[row], show: (value) => h('a', { href: `#cells/problem="${encodeURIComponent(value)}"` }, value) },
+    { name: 'problem', title: 'problem', text: true, width: '16rem', get: (row) => problems[row], show: (value) => h('a', { href: cellsLink(['problem', value]) }, value) },
     ...names.map((gpu) => ({
       name: gpu, title: gpu, get: (row) => found.get(problems[row]).get(gpu)?.[heatChoice.show === 'mean' ? 'mean' : 'best'] ?? null,
-      show: (_, row) => heatPlace(found.get(problems[row]).get(gpu)),
+      show: (_, row) => heatPlace(found.get(problems[row]).get(gpu), [['problem', problems[row]], ['gpu', gpu]]),
     })),
   ];
-  const made = table(problems.length, columns);
+  const made = table(problems.length, columns, { title: 'GPU × problem' });
   made.node.classList.add('heatmap');
   return made.node;
 }
@@ -79,15 +82,16 @@ function merged(before, row) {
   };
 }
 
-function heatPlace(at) {
+function heatPlace(at, names) {
+  const href = cellsLink(...names, ...['dtype', 'toolchain', 'category'].map((key) => [key, heatChoice[key]]));
   if (!at) return h('span', { class: 'tile none', title: 'no cell' });
   const speed = heatChoice.show === 'mean' ? at.mean : at.best;
   const hint = `${data.states[at.state]}; ${at.passed} of ${at.candidates} pass${at.uncounted ? `, ${at.uncounted} do not count` : ''}${at.who ? `; best: ${at.who}, grade ${at.grade ?? DASH}` : ''}`;
   if (heatChoice.show === 'passed') {
     const share = at.candidates ? at.passed / at.candidates : null;
     const kind = share === null ? 'uncounted' : share === 1 ? 'f3' : share >= 0.5 ? 'f1' : share > 0 ? 's1' : 'failed';
-    return h('span', { class: `tile ${kind}`, title: hint }, `${at.passed} of ${at.candidates}`);
+    return h('a', { href, class: `tile ${kind}`, title: hint }, `${at.passed} of ${at.candidates}`);
   }
   const kind = ['failed', 'uncounted'].includes(at.state) ? at.state : bucket(speed);
-  return h('span', { class: `tile ${kind}`, title: hint }, h('i', {}, data.glyphs[at.state]), speed === null ? '' : ` ${times(speed)}`);
+  return h('a', { href, class: `tile ${kind}`, title: hint }, h('i', {}, data.glyphs[at.state]), speed === null ? '' : ` ${times(speed)}`);
 }

@@ -35,20 +35,23 @@ const PICKED = [['kind', 'Kind'], ['gpu', 'GPU'], ['toolchain', 'Toolchain'], ['
 
 function cellsPage(query) {
   if (!cells.rows) return [h('h2', {}, 'All cells'), statement('There are no cells.')];
-  const made = table(cells.rows, cellColumns());
-  const picks = new Map();
-  const search = h('input', { type: 'search', value: query || null, placeholder: 'softmax  gpu=h200  status!=passed', 'aria-label': 'Filter', size: '38', oninput: apply });
+  const made = table(cells.rows, cellColumns(), { title: 'All cells', all: columnsOf(cells) });
+  const wrong = h('p', { class: 'wrong', role: 'alert', hidden: true });
+  const search = h('input', { type: 'search', value: query || null, placeholder: 'softmax  gpu=h200  speedup>2', 'aria-label': 'Filter', size: '38', oninput: () => { keepAddress(search.value ? `cells/${encodeURIComponent(search.value)}` : 'cells'); apply(); } });
+  const offered = PICKED.filter(([name]) => cells.words(name).length > 1);
   function apply() {
-    const terms = [...picks].filter(([, word]) => word).map(([name, word]) => wordTest(cells, name, (said) => said === word));
+    const terms = offered.map(([name]) => [name, settings.get(name)]).filter(([, word]) => word).map(([name, word]) => wordTest(cells, name, (said) => said === word));
     const byText = matcher(cells, search.value, ANYWHERE);
-    made.filter((row) => terms.every((term) => term(row)) && byText(row));
+    wrong.textContent = byText.errors.join(' ');
+    wrong.hidden = !byText.errors.length;
+    made.filter((row) => terms.every((term) => term(row)) && byText.keep(row));
   }
-  const pickers = PICKED.filter(([name]) => cells.words(name).length > 1).map(([name, label]) => choice(label, [['', 'all'], ...cells.words(name).map((word) => [word, word.replaceAll('_', ' ')])], '', (word) => { picks.set(name, word); apply(); }));
+  const pickers = offered.map(([name, label]) => keptChoice(name, label, [['', 'all'], ...cells.words(name).map((word) => [word, word.replaceAll('_', ' ')])], apply));
   queueMicrotask(apply);
   return [
     h('h2', {}, 'All cells'), note(data.notes.cells),
-    h('div', { class: 'controls' }, search, pickers), made.node,
-    note('One row per cell, host and workload: its latest attempt. Words are looked for in names and messages; column=word filters one column, != turns it round, * stands for anything, a comma for or.'),
+    h('div', { class: 'controls' }, search, pickers), wrong, made.node,
+    note('One row per cell, host and workload: its latest attempt. Words are looked for in names and messages; column=word filters one column, != turns it round, * stands for anything, a comma for or, and > >= < <= compare numbers. The address keeps the filter.'),
   ];
 }
 
@@ -71,46 +74,68 @@ function failuresPage() {
 function answersPage(chosenQuestion) {
   const questions = data.answers.map(({ question }) => question);
   if (!questions.length) return [h('h2', {}, 'Answers'), statement('No question was asked.')];
-  const now = questions.includes(chosenQuestion) ? chosenQuestion : questions[0];
+  const answered = data.answers.filter(({ statement: said }) => !said).map(({ question }) => question);
+  const now = questions.includes(chosenQuestion) ? chosenQuestion : answered[0] ?? questions[0];
   const { statement: said, tables } = data.answers.find(({ question }) => question === now);
+  const empty = tables.filter(({ frame }) => !frame.rows);
+  const silent = data.answers.filter(({ question }) => !answered.includes(question));
+  const list = (pairs) => facts(pairs.map(([name, why]) => [name, why || 'No rows.']));
   return [
     h('h2', {}, 'Answers'),
-    h('nav', { class: 'sub', 'aria-label': 'Questions' }, questions.map((question) => h('a', { href: `#answers/${question}`, 'aria-current': question === now ? 'page' : null }, question))),
+    h('nav', { class: 'sub', 'aria-label': 'Questions' }, questions.filter((question) => question === now || answered.includes(question)).map((question) => h('a', { href: `#answers/${question}`, 'aria-current': question === now ? 'page' : null }, question))),
     said ? statement(said) : null,
-    tables.map((answer) => {
-      const frame = new Frame(answer.frame);
-      const explained = Object.entries(answer.meanings).filter(([name]) => frame.has(name));
-      return h('div', { class: 'answer' },
-        h('h3', {}, answer.title),
-        answer.statements.map((line) => h('p', {}, line)),
-        frame.rows ? table(frame.rows, columnsOf(frame, answer.meanings), { height: '26rem' }).node : statement('No rows.'),
-        answer.notes.length ? h('ul', { class: 'notes' }, answer.notes.map((line) => h('li', {}, line))) : null,
-        explained.length ? h('details', {}, h('summary', {}, 'What the columns mean'), facts(explained.map(([name, meaning]) => [name.replaceAll('_', ' '), meaning]))) : null);
-    }),
+    tables.filter(({ frame }) => frame.rows).map(answerTable),
+    empty.length ? h('details', {}, h('summary', {}, `${empty.length} more without rows`), list(empty.map(({ title, notes, statements }) => [title, [...statements, ...notes].join(' ')]))) : null,
+    silent.length ? h('details', {}, h('summary', {}, `${silent.length} ${silent.length === 1 ? 'question' : 'questions'} without an answer`), list(silent.map((one) => [h('a', { href: `#answers/${one.question}` }, one.question), one.statement]))) : null,
   ];
+}
+
+function answerTable(answer) {
+  const frame = new Frame(answer.frame);
+  const explained = Object.entries(answer.meanings).filter(([name]) => frame.has(name));
+  return h('div', { class: 'answer' },
+    h('h3', {}, answer.title),
+    answer.statements.map((line) => h('p', {}, line)),
+    frameTable(frame, answer.meanings, { title: answer.title, height: '26rem' }),
+    answer.notes.length ? h('ul', { class: 'notes' }, answer.notes.map((line) => h('li', {}, line))) : null,
+    explained.length ? h('details', {}, h('summary', {}, 'What the columns mean'), facts(explained.map(([name, meaning]) => [name.replaceAll('_', ' '), meaning]))) : null);
 }
 
 const PAGES = {
   heat: heatPage, cells: cellsPage, cell: (row) => cellPage(Number(row)), failures: failuresPage, roofline: rooflinePage, cascade: cascadePage, noise: noisePage, drift: driftPage, answers: answersPage,
 };
 
+const PARENTS = { cell: 'cells' }; // page → the one whose link is marked
+
 function show() {
-  const [name, ...rest] = location.hash.slice(1).split('/');
+  const { name, argument } = readAddress();
   const make = PAGES[name];
   const overview = document.getElementById('overview');
   const page = document.getElementById('page');
   overview.hidden = Boolean(make);
   page.hidden = !make;
   forgetCharts();
+  shownTables = [];
   hint.hidden = true;
-  const at = name === 'cell' ? 'cells' : make ? name : 'overview';
+  const at = PARENTS[name] || (make ? name : 'overview');
   for (const link of document.querySelectorAll('[data-page]')) {
     if (link.dataset.page === at) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
   }
-  page.replaceChildren(...(make ? make(decodeURIComponent(rest.join('/'))).flat().filter(Boolean) : []));
+  const label = document.activeElement?.getAttribute('aria-label');
+  page.replaceChildren(...(make ? make(argument).flat(2).filter(Boolean) : []));
+  if (label) [...page.querySelectorAll('[aria-label]')].find((one) => one.getAttribute('aria-label') === label)?.focus();
   drawCharts();
   document.documentElement.dataset.shown = location.hash; // what is drawn now: the address changes before it is
+}
+
+// A reader of the screen goes on at the heading of the new page.
+function arrive() {
+  show();
+  scrollTo(0, 0);
+  const heading = document.querySelector('#page:not([hidden]) h2, #overview:not([hidden]) h2');
+  heading?.setAttribute('tabindex', '-1');
+  heading?.focus({ preventScroll: true });
 }
 
 document.getElementById('scriptless').hidden = true;
@@ -122,5 +147,5 @@ function setTheme(word) {
 themeButton.hidden = false;
 themeButton.textContent = dark() ? 'Light' : 'Dark';
 themeButton.addEventListener('click', () => { setTheme(dark() ? 'light' : 'dark'); show(); });
-addEventListener('hashchange', () => { show(); scrollTo(0, 0); });
+addEventListener('hashchange', arrive);
 show();
