@@ -7,13 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import polars as pl
 import pytest
 
+from kernel_matrix.report.source_texts import SOURCES, SourceTexts
 from tests.analysis.made import cell, frame, over_sessions, tables
 from tests.report.test_page import HOSTILE, LOG
 
-PAGES = ("heat", "cells", "failures", "roofline", "cascade", "noise", "drift", "answers", "cell/0", "cell/99999")
-CHARTLESS = ("heat", "cells", "failures", "answers", "cell/99999")
+PAGES = (
+    "leaders", "problem/softmax", "problem/none", "heat", "gpus", "cells", "failures", "roofline", "cascade", "noise",
+    "drift", "answers", "cell/0", "cell/99999",
+)  # fmt: skip
+CHARTLESS = ("leaders", "problem/none", "heat", "cells", "failures", "answers", "cell/99999")
 _FACTS = {"intensity": 4.0, "flops_per_s": 2e12, "peak_flops_per_s": 6e13, "peak_bytes_per_s": 4e12}
 
 
@@ -205,6 +210,51 @@ def test_pages_without_content_have_no_link(browser, write_page):
     assert {"Overview", "Heat map", "All cells", "Answers"} <= set(shown)
 
 
+def test_a_problem_has_a_page_with_its_sources(browser, write_page, monkeypatch):
+    text = 'class ModelNew:  # </script><img src=x onerror=alert(5)>\n    word = "a" + """b\n'
+    rows = [("of softmax/o", "one.py", text), ("of softmax", "reference.py", "/* never closed")]
+    found = SourceTexts(table=pl.DataFrame(rows, schema=SOURCES, orient="row"))
+    monkeypatch.setattr("kernel_matrix.report.contents.find_source_texts", lambda *_: found)
+    with opened(browser, write_page(some_tables())) as tab:
+        to(tab, "problem/softmax")
+        expect(tab.locator("pre.code")).to_have_count(2)
+        assert tab.locator("pre.code").first.inner_text() == text
+        assert tab.locator("pre.code .keyword").all_inner_texts() == ["class"]
+        assert tab.locator("pre.code .string").all_inner_texts() == ['"a"', '"""b\n']
+        assert tab.locator("pre.code .comment").count() == 2
+        assert tab.locator("main img").count() == 0
+        tab.get_by_label("Right", exact=True).focus()
+        tab.get_by_label("Right", exact=True).select_option("two")
+        expect(tab.get_by_text("The source of two is not on this page.")).to_be_visible()
+        assert tab.evaluate("location.hash").endswith("?right=two")
+        assert tab.get_by_label("Right", exact=True).evaluate("(one) => one === document.activeElement")
+
+
+def test_a_chart_is_downloaded_as_svg_and_png(browser, write_page):
+    with opened(browser, write_page(some_tables())) as tab:
+        to(tab, "gpus")
+        title = "Times on h100 against h200"
+        files = {}
+        for ending in ("SVG", "PNG"):
+            with tab.expect_download() as waiting:
+                tab.get_by_role("button", name=f"Download {title} as {ending}").click()
+            files[ending] = waiting.value.path().read_bytes()
+            assert waiting.value.suggested_filename == f"times-on-h100-against-h200.{ending.lower()}"
+    assert files["PNG"].startswith(b"\x89PNG")
+    assert b"var(--" not in files["SVG"]
+    assert files["SVG"].startswith(b"<svg")
+
+
+def test_roofline_is_filtered_and_leads_to_its_rows(browser, write_page):
+    with opened(browser, write_page(some_tables())) as tab:
+        to(tab, "roofline")
+        expect(tab.locator("#page .note").last).to_contain_text("4 timed outcomes")
+        tab.get_by_label("Problem", exact=True).select_option("argmax")
+        expect(tab.locator("#page .note").last).to_contain_text("2 timed outcomes")
+        tab.get_by_role("link", name="Rows of").click()
+        expect(tab.locator(".count")).to_have_text("2 of 11 rows")
+
+
 def test_cells_sort_both_ways_with_unknown_values_last(browser, write_page):
     with opened(browser, write_page(some_tables())) as tab:
         to(tab, "cells")
@@ -226,8 +276,14 @@ def test_a_place_leads_to_its_cells_and_a_cell_to_its_page(browser, write_page):
     with opened(browser, write_page(some_tables())) as tab:
         to(tab, "heat")
         tab.get_by_role("link", name="softmax", exact=True).click()
+        expect(tab.locator("#page h2")).to_have_text("softmax")
+        tab.get_by_role("link", name="7 rows", exact=True).click()
         expect(tab.locator(".count")).to_have_text("7 of 11 rows")
         assert set(candidates(tab)) == {"one", "two", "bad", "lost"}
+        to(tab, "heat")
+        tab.locator("a.tile").first.click()
+        expect(tab.locator(".count")).to_have_text("2 of 11 rows")
+        to(tab, "cells/bad")
         tab.get_by_role("link", name="bad", exact=True).first.click()
         expect(tab.locator("#page h2")).to_have_text("softmax/bad")
         expect(tab.locator("pre")).to_have_text("9 s")

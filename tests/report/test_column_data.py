@@ -20,6 +20,21 @@ def test_words_are_told_once_and_null_stays_null():
 
 
 @pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ([None] * 3, {"words": [], "all": None}),
+        (["a"] * 3, {"words": ["a"], "all": 0}),
+        ([2.0] * 3, {"all": 2}),
+        ([True] * 3, {"all": True}),
+        ([1, 1, None], {"values": [1, 1, None]}),
+        (["a"] * 2, {"words": ["a"], "codes": [0, 0]}),
+    ],
+)
+def test_what_is_equal_in_all_rows_is_written_once(values, shown):
+    assert column(values, pl.String if values[0] is None else None) == {"name": "x", **shown}
+
+
+@pytest.mark.parametrize(
     ("values", "dtype", "shown"),
     [
         ([1.23456789, None, 2.0], None, [1.23457, None, 2]),

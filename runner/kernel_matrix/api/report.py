@@ -11,8 +11,10 @@ import polars as pl
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.api.compare_results import compare
 from kernel_matrix.api.results import Results, as_results
+from kernel_matrix.errors import UsageError
 from kernel_matrix.report.contents import audited
 from kernel_matrix.report.formats import compose, format_of, render
+from kernel_matrix.report.source_texts import matrices_of
 from kernel_matrix.results.store import replace_document
 
 __all__ = ["PAGE", "make_report", "report_format", "save_report", "write_report"]
@@ -30,6 +32,7 @@ def make_report(
     title: str = "",
     against: Results | str | Path | None = None,
     audit: bool = True,
+    matrix: str | Path | None = None,
 ) -> str:
     """Return a report: what is portable, what is noise, what broke.
 
@@ -39,9 +42,10 @@ def make_report(
         title: By default the matrix and when it ran.
         against: Also compare with these earlier results.
         audit: Also look for results that cannot be believed.
+        matrix: A page takes the sources of candidates from this matrix; by default from those that the runs name.
 
     Raises:
-        UsageError: There is no such format, or ``html`` lacks the extra ``report``.
+        UsageError: There is no such format or matrix, or ``html`` lacks the extra ``report``.
 
     Examples:
         >>> import kernel_matrix
@@ -50,6 +54,8 @@ def make_report(
         'Two H200'
     """
     render(form)
+    if matrix is not None and not Path(matrix).is_file():
+        raise UsageError(f"there is no matrix {matrix}", next_step="Name a file: --matrix FILE.")
     opened = as_results(results)
     return compose(
         form,
@@ -59,6 +65,7 @@ def make_report(
         folders=[str(folder) for folder in opened.folders],
         comparison=None if against is None else compare(against, opened),
         findings=audited(opened.tables) if audit else None,
+        matrices=matrices_of(opened.record_folders) if matrix is None else [Path(matrix)],
     )
 
 
@@ -69,6 +76,7 @@ def write_report(
     title: str = "",
     against: Results | str | Path | None = None,
     audit: bool = True,
+    matrix: str | Path | None = None,
 ) -> Path:
     """Write a report: HTML, or the format that the ending of ``out`` says (``.md``, ``.txt``).
 
@@ -83,7 +91,7 @@ def write_report(
     file = Path(out)
     form = format_of(file)
     opened = results if isinstance(results, Results) else Results(results, traces=form == "html")
-    save_report(make_report(opened, form=form, title=title, against=against, audit=audit), file)
+    save_report(make_report(opened, form=form, title=title, against=against, audit=audit, matrix=matrix), file)
     return file
 
 

@@ -26,6 +26,9 @@ def register(app: typer.Typer) -> None:
         ),
         title: str = typer.Option("", help="Title; default: the matrix and when it ran."),
         against: Path | None = typer.Option(None, metavar="BASE", help="Also compare with these earlier results."),
+        matrix: Path | None = typer.Option(
+            None, metavar="FILE", help="Show sources of candidates from this matrix; default: those that the runs name."
+        ),
         *,
         filter_: Filter = None,
         audit: bool = typer.Option(True, help="Also look for results that cannot be believed."),
@@ -38,7 +41,7 @@ def register(app: typer.Typer) -> None:
         with ExitStack() as stack:
             results = stack.enter_context(opened(folders or [Path("results")], filter_, traces=form == "html"))
             base = stack.enter_context(opened([against], filter_)) if against is not None else None
-            text = make_report(results, form=form, title=title, against=base, audit=audit)
+            text = make_report(results, form=form, title=title, against=base, audit=audit, matrix=matrix)
         target = out or (PAGE if form == "html" else None)
         if target is None:
             console().print(text, markup=False, end="", soft_wrap=True)

@@ -20,6 +20,8 @@ MOST_SAMPLES: Final = 300
 MOST_READINGS: Final = 400
 """Telemetry readings of one record."""
 
+SHORT: Final = 12
+"""Characters of a digest on the page."""
 _LONGEST: Final = 400
 """Characters of a message."""
 FROM_OUTCOMES: Final = (
@@ -30,6 +32,7 @@ FROM_OUTCOMES: Final = (
     "spread_within", "spread_between", "machine_drift", "code_drift", "share_of_peak", "bound", "floor_ns",
     "exclusive", "clock_state", "gpu_name", "gpu_uuid", "driver", "hostname", "engine", "image_id",
     "torch", "triton", "cuda", "matrix", "started_at", "compile_s", "total_s", "candidate_kind",
+    "candidate_sha256", "problem_sha256",
 )  # fmt: skip
 _FIRST: Final = (
     "registers_max", "spill_bytes_max", "exclusive_reason", "clock_reason", "sm_clock_mhz", "power_w",
@@ -72,7 +75,7 @@ def choose_cells(outcomes: pl.DataFrame, tables: Tables) -> pl.DataFrame:
     return (
         shown.with_columns(
             pl.col("message").str.slice(0, _LONGEST),
-            pl.col("cell_id").str.slice(0, 12),
+            pl.col("cell_id", "candidate_sha256", "problem_sha256").str.slice(0, SHORT),
             pl.col("image_id").str.slice(0, 19),
             (pl.col("candidate_ns", "baseline_ns", "floor_ns") / 1000).name.replace("_ns$", "_us"),
             (pl.col("flops_per_s") / 1e12).alias("tflops_per_s"),

@@ -13,6 +13,8 @@ from kernel_matrix.results.descriptions import visible
 
 _DIGITS: Final = 6
 """Significant digits of a number on the page."""
+_LEAST_FOLDED: Final = 3
+"""Rows from which on a column of one value is written once."""
 _INERT: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 """Characters that could end a script or start markup → their JSON escapes."""
 
@@ -20,10 +22,19 @@ _INERT: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2
 def encode_columns(frame: pl.DataFrame) -> dict[str, Any]:
     """Encode ``frame`` by column: ``{"rows": n, "columns": [{"name", "words", "codes"} | {"name", "values"}]}``.
 
+    Of a column that is the same in all of several rows, ``all`` with the one code or value stands for them.
     For text, ``codes[i]`` is a place in ``words``, or null. Numbers are values; those that JSON cannot express are the
     texts ``inf``, ``-inf`` and ``nan``.
     """
-    return {"rows": frame.height, "columns": [{"name": column.name, **_column(column)} for column in frame]}
+    return {"rows": frame.height, "columns": [{"name": column.name, **_folded(_column(column))} for column in frame]}
+
+
+def _folded(coded: dict[str, Any]) -> dict[str, Any]:
+    name = "codes" if "codes" in coded else "values"
+    entries = coded[name]
+    if len(entries) < _LEAST_FOLDED or any(entry != entries[0] for entry in entries):
+        return coded
+    return {key: value for key, value in coded.items() if key != name} | {"all": entries[0]}
 
 
 def embed_json(document: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
 import polars as pl
@@ -16,8 +17,10 @@ from kernel_matrix.analysis.questions import Answer
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import NothingSelectedError
 from kernel_matrix.report import cell_choice, failure_groups, heat_map, time_scatter
+from kernel_matrix.report.leaderboard import Leaderboard, make_leaderboard
 from kernel_matrix.report.overview import Overview, make_overview, summarise_portability
 from kernel_matrix.report.question_pages import QuestionPage, answer_questions, cut_rows
+from kernel_matrix.report.source_texts import SourceTexts, find_source_texts
 
 MOST_PLACES: Final = 40_000
 """Places of the heat map on the page."""
@@ -53,6 +56,8 @@ class ReportContents:
     """Comparison with earlier results; None if none was asked for."""
     findings: Sequence[AuditFinding] | None = None
     """Findings of the audit, the worst first; None if no audit was made."""
+    matrices: Sequence[Path] = ()
+    """Matrix files through which the sources of candidates are found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,8 @@ class PageDetails:
     telemetry: pl.DataFrame
     nights: pl.DataFrame
     spreads: pl.DataFrame
+    leaderboard: Leaderboard
+    sources: SourceTexts
     questions: Sequence[QuestionPage] = field(default=())
 
 
@@ -78,6 +85,7 @@ def gather(
     folders: Sequence[str],
     comparison: Comparison | None = None,
     findings: Sequence[AuditFinding] | None = None,
+    matrices: Sequence[Path] = (),
 ) -> tuple[ReportContents, pl.DataFrame]:
     """Collect the contents; also returns the outcomes that they are made of."""
     found = outcomes(tables.cells).select(_NEEDED).collect(engine="streaming")
@@ -92,6 +100,7 @@ def gather(
         failures=failure_groups.group_failures(found),
         comparison=comparison,
         findings=findings,
+        matrices=matrices,
     )
     return contents, found
 
@@ -118,8 +127,9 @@ def _finding(check: AuditCheck, rows: pl.DataFrame) -> AuditFinding:
     )
 
 
-def gather_details(tables: Tables, found: pl.DataFrame) -> PageDetails:
+def gather_details(tables: Tables, found: pl.DataFrame, matrices: Sequence[Path] = ()) -> PageDetails:
     """Collect the contents that only the HTML page shows; ``found`` are the outcomes from :func:`gather`."""
+    digests = {*found["candidate_sha256"].drop_nulls(), *found["problem_sha256"].drop_nulls()}
     cells = cell_choice.choose_cells(found, tables)
     keys = found.select("record", "run_id", "cell_id", "attempt").unique("record")
     return PageDetails(
@@ -128,5 +138,7 @@ def gather_details(tables: Tables, found: pl.DataFrame) -> PageDetails:
         telemetry=cell_choice.read_telemetry(cells, keys, tables.telemetry),
         nights=time_scatter.nights(tables.cells),
         spreads=time_scatter.spreads(found),
+        leaderboard=make_leaderboard(tables),
+        sources=find_source_texts(matrices, digests),
         questions=tuple(answer_questions(tables)),
     )

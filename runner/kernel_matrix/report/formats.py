@@ -60,6 +60,7 @@ def compose(
     folders: Sequence[str],
     comparison: Comparison | None = None,
     findings: Sequence[AuditFinding] | None = None,
+    matrices: Sequence[Path] = (),
 ) -> str:
     """Return the report about ``tables`` in the format ``name``.
 
@@ -71,12 +72,19 @@ def compose(
         folders: The folders the results came from.
         comparison: With earlier results, if one was made.
         findings: The audit's, if one was made.
+        matrices: Matrix files through which the sources of candidates are found.
 
     Raises:
         UsageError: There is no such format.
     """
     write = render(name)
     contents, outcomes = gather(
-        tables, title=title, made_at=made_at, folders=folders, comparison=comparison, findings=findings
+        tables,
+        title=title,
+        made_at=made_at,
+        folders=folders,
+        comparison=comparison,
+        findings=findings,
+        matrices=matrices,
     )
     return write(contents, tables, outcomes)

@@ -19,6 +19,7 @@ from kernel_matrix.report.number_format import DASH, GLYPHS, MEANINGS, bucket, n
 from kernel_matrix.report.overview import Overview, apart_notes, label_notes, score_rows
 from kernel_matrix.report.question_pages import QuestionPage
 from kernel_matrix.report.ratio_plot import PlottedRatio, ratio_plot
+from kernel_matrix.report.short_answer import answer_in_words
 
 _MOST_PROBLEMS: Final = 40
 _MOST_GPUS: Final = 16
@@ -46,6 +47,7 @@ def overview_section(contents: ReportContents, questions: Sequence[QuestionPage]
         )
         return element("section", element("p", empty, class_="statement"), id="overview")
     parts: list[Html] = [
+        _in_words(contents, questions),
         _headline(contents.overview),
         _block("What ran", _facts(contents.overview)),
         _block("How far to trust it", _trust(contents.overview, contents.findings)),
@@ -55,14 +57,21 @@ def overview_section(contents: ReportContents, questions: Sequence[QuestionPage]
     ]
     against = next((one for one in questions if one.question == _GPUS and not one.statement), None)
     if against is not None:
-        parts.insert(1, _block("GPU against GPU", _gpu_ratios(against), wide=True))
+        parts.insert(2, _block("GPU against GPU", _gpu_ratios(against), wide=True))
     if contents.comparison is not None:
-        parts.insert(1, _block(f"Against {contents.comparison.base}", _compared(contents.comparison), wide=True))
+        parts.insert(2, _block(f"Against {contents.comparison.base}", _compared(contents.comparison), wide=True))
     return element("section", *parts, id="overview")
 
 
 def _block(title: str, inside: Html, *, wide: bool = False) -> Html:
     return element("div", element("h2", title), inside, class_="block wide" if wide else "block")
+
+
+def _in_words(contents: ReportContents, questions: Sequence[QuestionPage]) -> Html:
+    pairs = ((element("dt", asked), element("dd", said)) for asked, said in answer_in_words(contents, questions))
+    return element(
+        "div", element("h2", "In short"), element("dl", *chain.from_iterable(pairs)), class_="block wide short"
+    )
 
 
 def _headline(overview: Overview) -> Html:
@@ -122,7 +131,8 @@ def _facts(overview: Overview) -> Html:
 
 
 def _trust(overview: Overview, findings: Sequence[AuditFinding] | None) -> Html:
-    bars = [_bar(question, answers) for question, answers in overview.trust.items()]
+    kind = "kind=candidate " if overview.apart else ""
+    bars = [_bar(question, answers, kind) for question, answers in overview.trust.items()]
     lines = [element("li", line) for line in _trust_notes(overview, findings)]
     if not bars:
         bars = [element("p", "Nothing was timed.", class_="statement")]
@@ -133,15 +143,31 @@ _QUALITIES: Final = ("good", "fair", "poor")
 """Colours of the best answer, the next, and all others."""
 
 
-def _bar(question: str, answers: Sequence[tuple[str, int, int]]) -> Html:
+_TRUST_COLUMNS: Final = {"Grade": "grade", "Alone on the GPU": "exclusive", "Clocks": "clock_state"}
+_SESSIONS: Final = {"1 session": "sessions=1", "2 to 4 sessions": "sessions>1 sessions<5", "5 or more": "sessions>4"}
+
+
+def _trusted_rows(question: str, word: str, kind: str) -> str | None:
+    """Write the address of the timed cells with this answer; None if no filter finds them."""
+    if word == "unknown":
+        return None
+    term = f"{_TRUST_COLUMNS[question]}={word.replace(' ', '?')}" if question in _TRUST_COLUMNS else _SESSIONS[word]
+    return f"#cells/{quote(f'{kind}speedup!=null {term}', safe='=!')}"
+
+
+def _bar(question: str, answers: Sequence[tuple[str, int, int]], kind: str) -> Html:
     whole = sum(count for _, count, _ in answers)
     parts = (
         element("i", class_=f"part {_QUALITIES[min(rank, 2)]}", style=f"flex-grow:{count}", title=f"{word}: {count:,}")
         for word, count, rank in answers
     )
-    shares = ", ".join(f"{word} {share(count, whole)}" for word, count, _ in answers)
+    shares = [
+        element("a", f"{word} {share(count, whole)}", href=_trusted_rows(question, word, kind))
+        for word, count, _ in answers
+    ]
+    said = joined(*[part for one in shares for part in (", ", one)][1:])
     bar = element("div", *parts, class_="bar")
-    return element("div", element("span", question), bar, element("small", shares), class_="meter")
+    return element("div", element("span", question), bar, element("small", said), class_="meter")
 
 
 def _trust_notes(overview: Overview, findings: Sequence[AuditFinding] | None) -> Iterator[str]:

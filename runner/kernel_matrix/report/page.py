@@ -29,11 +29,13 @@ from kernel_matrix.report.overview_markup import overview_section
 from kernel_matrix.report.question_pages import QuestionPage, cut_rows
 from kernel_matrix.results.labels import LABELS, describe_label
 
-_SCRIPTS: Final = ("base", "table", "heat", "charts", "cell", "pages")
+_SCRIPTS: Final = ("base", "table", "heat", "charts", "problem", "cell", "pages")
 """Files of the page's script, in order; together they are one function."""
 _PAGES: Final = (
     ("overview", "Overview"),
+    ("leaders", "Leaderboard"),
     ("heat", "Heat map"),
+    ("gpus", "GPUs"),
     ("cells", "All cells"),
     ("failures", "Failures"),
     ("roofline", "Roofline"),
@@ -41,6 +43,13 @@ _PAGES: Final = (
     ("noise", "Noise"),
     ("drift", "Drift"),
     ("answers", "Answers"),
+)
+
+MOST_LEADERS: Final = 10_000
+"""Rows of the leaderboard of candidates."""
+_SOURCES_NOTE: Final = (
+    "Sources are found through the matrix that a run names, or the one given with --matrix, and shown where they are as"
+    " they were measured."
 )
 
 
@@ -51,7 +60,7 @@ def page(contents: ReportContents, tables: Tables, found: pl.DataFrame) -> str:
         UsageError: The chart library is not installed.
     """
     library = chart_library()
-    return assemble(contents, gather_details(tables, found), library)
+    return assemble(contents, gather_details(tables, found, contents.matrices), library)
 
 
 def assemble(contents: ReportContents, details: PageDetails, library: str) -> str:
@@ -122,6 +131,8 @@ def _shown_pages(contents: ReportContents, details: PageDetails) -> dict[str, st
         "cells": details.cells.height,
         "failures": contents.failures.height,
         "roofline": roofs,
+        "leaders": details.leaderboard.candidates.height,
+        "gpus": gpus > 1,
         "cascade": gpus > 1,
         "noise": details.spreads.height,
         "drift": details.nights.height,
@@ -159,6 +170,9 @@ def _data(contents: ReportContents, details: PageDetails) -> dict[str, Any]:
         "looks": encode_columns(details.telemetry),
         "nights": encode_columns(details.nights),
         "spreads": encode_columns(details.spreads),
+        "leaders": encode_columns(details.leaderboard.candidates.head(MOST_LEADERS)),
+        "methods": encode_columns(details.leaderboard.methods),
+        "sources": encode_columns(details.sources.table.with_columns(pl.col("digest").str.slice(0, cell_choice.SHORT))),
         "answers": [_question_data(one) for one in (*details.questions, *_further_pages(contents))],
         "glyphs": GLYPHS,
         "states": MEANINGS,
@@ -167,6 +181,8 @@ def _data(contents: ReportContents, details: PageDetails) -> dict[str, Any]:
             "cells": _cells_note(contents.overview.outcomes, details.cells.height),
             "grid": _cut_note(contents.grid.height, MOST_PLACES, "places"),
             "failures": _cut_note(contents.failures.height, failure_groups.MOST, "reasons"),
+            "leaders": _cut_note(details.leaderboard.candidates.height, MOST_LEADERS, "candidates on GPUs"),
+            "sources": details.sources.note or _SOURCES_NOTE,
             "samples": (
                 f"The page carries samples of {int(details.cells['sampled'].sum()):,} of {details.cells.height:,}"
                 " outcomes: the slowest, the fastest and the noisiest; of each side at most"

@@ -8,6 +8,7 @@ class Frame {
   constructor(coded) {
     this.rows = coded.rows;
     this.columns = coded.columns;
+    for (const column of coded.columns) if ('all' in column) column[column.words ? 'codes' : 'values'] = new Array(coded.rows).fill(column.all);
     this.byName = new Map(coded.columns.map((column) => [column.name, column]));
   }
 
@@ -160,7 +161,7 @@ function keptChoice(key, label, options, changed = () => show()) {
 
 // The address of the cells that the terms select; a term is [column, value].
 function cellsLink(...terms) {
-  const quoted = (value) => (/\s/.test(value) ? `"${value.replace(/[",]/g, '?')}"` : value.replace(/[",]/g, '?'));
+  const quoted = (value) => (/\s/.test(value) ? `"${value.replaceAll('"', '?')}"` : value.replaceAll('"', '?'));
   const text = terms.filter(([, value]) => value !== null && value !== undefined && value !== '').map(([name, value]) => `${name}=${quoted(String(value))}`).join(' ');
   return `#cells/${encodeURIComponent(text)}`;
 }

@@ -26,7 +26,7 @@ function cellPage(row) {
   return [
     h('p', {}, h('a', { href: '#cells' }, '← all cells')),
     h('h2', { class: 'name' }, get('candidate')),
-    h('p', { class: 'sub' }, [get('problem'), get('workload'), get('dtype'), get('gpu'), get('toolchain')].filter(Boolean).join(' · ')),
+    h('p', { class: 'sub' }, problemLink(get('problem')), ' · ', [get('workload'), get('dtype'), get('gpu'), get('toolchain')].filter(Boolean).join(' · ')),
     h('div', { class: 'figures' }, ok ? [
       h('div', { class: 'figure' }, h('b', {}, times(get('speedup'))), h('span', {}, get('verdict') ?? 'speed-up'), h('small', {}, get('speedup') === null ? 'not timed' : [interval, get('verdict_why')].filter(Boolean).join('; '))),
       h('div', { class: 'figure' }, h('b', {}, micros(get('candidate_us'))), h('span', {}, 'candidate, µs'), h('small', {}, `${plain(get('sessions'))} ${get('sessions') === 1 ? 'session' : 'sessions'}`)),
@@ -60,7 +60,8 @@ function cellPage(row) {
         ['Launched by the reference', known(get('eager_launches'), plain)], ['Launched by torch.compile', known(get('compile_launches'), plain)],
       ]))),
     notesOf(get('labels'), 'Labels', data.labels), notesOf(get('findings'), 'Findings in the source', {}), notesOf(get('warnings'), 'Warnings', {}),
-    ...samplesOf(row), ...looksOf(row), elsewhere(row),
+    ...samplesOf(row), ...looksOf(row),
+    filesOf(get('candidate_sha256')).length ? [h('h3', {}, 'Source'), sourceView(shortName(row), get('candidate_sha256'))] : null, elsewhere(row),
   ];
 }
 

@@ -38,10 +38,24 @@ function theme() {
   };
 }
 
-// The chart of `spec` in a figure with a title, a text for those who cannot see it, and what it says below.
-function chart(title, spec, below = '') {
+// Encodings whose colours and shapes stay the same in every chart with the same words, in their order.
+const SHAPES = ['circle', 'square', 'triangle-up', 'diamond', 'cross', 'triangle-down', 'triangle-right', 'triangle-left'];
+function wordsOf(field, values) { return [...new Set(values.map((one) => one[field]))].filter((word) => word !== null && word !== undefined).sort(naturally); }
+function legend(domain, columns) { return domain.length > 1 ? { columns, labelLimit: 200 } : null; }
+function coloured(field, values, title = field) {
+  const domain = wordsOf(field, values);
+  return { field, type: T.n, title, scale: { domain, range: domain.map((_, place) => colour(COLOURS[place % COLOURS.length])) }, legend: legend(domain, Math.max(2, Math.floor(innerWidth / 160))) };
+}
+function shaped(field, values, title = field) {
+  const domain = wordsOf(field, values);
+  return { field, type: T.n, title, scale: { domain, range: domain.map((_, place) => SHAPES[place % SHAPES.length]) }, legend: legend(domain, Math.max(2, Math.floor(innerWidth / 160))) };
+}
+
+// The chart of `spec` in a figure with a title, a text for those who cannot see it, what it says below, and the
+// address of its rows.
+function chart(title, spec, below = '', rows = '') {
   const holder = h('div', { class: 'chart', role: 'img', 'aria-label': `${title}. ${below}` });
-  const made = h('figure', {}, h('figcaption', {}, title), holder, note(below));
+  const made = h('figure', {}, h('figcaption', {}, title, imageButtons(title, () => holder.querySelector('svg')), rows ? [' ', h('a', { href: rows, 'aria-label': `Rows of ${title}` }, 'rows')] : null), holder, note(below));
   drawn.push({ holder, spec });
   return made;
 }
@@ -50,10 +64,50 @@ function drawCharts() {
   for (const { holder, spec } of drawn) {
     const size = { width: 'container', height: 260, autosize: { type: 'fit-x', contains: 'padding' } };
     library()(holder, { $schema: 'https://vega.github.io/schema/vega-lite/v6.json', ...size, ...spec, config: theme() },
-      { mode: 'vega-lite', actions: false, ast: true, renderer: 'svg', defaultStyle: false, tooltip }).catch((error) => {
+      { mode: 'vega-lite', actions: false, ast: true, renderer: 'svg', defaultStyle: false, tooltip }).then(({ view }) => view.addEventListener('click', (_, item) => {
+      if (Number.isInteger(item?.datum?.row)) location.hash = `cell/${item.datum.row}`;
+    })).catch((error) => {
       holder.replaceChildren(statement(`This chart could not be drawn: ${error.message}`));
     });
   }
+}
+
+function imageButtons(title, svg) {
+  return ['svg', 'png'].flatMap((ending) => [' ', h('button', { type: 'button', class: 'quiet', 'aria-label': `Download ${title} as ${ending.toUpperCase()}`, onclick: () => saveImage(svg(), title, ending) }, ending.toUpperCase())]);
+}
+
+// A chart as a file of its own: the page's styles, which it lacks there, are written into its elements.
+const STYLED = ['fill', 'stroke', 'stroke-width', 'stroke-dasharray', 'opacity', 'font-family', 'font-size', 'font-weight', 'text-anchor'];
+function standalone(svg) {
+  const copy = svg.cloneNode(true);
+  const [from, to] = [svg, copy].map((one) => [one, ...one.querySelectorAll('*')]);
+  from.forEach((element, place) => {
+    const style = getComputedStyle(element);
+    for (const name of STYLED) to[place].setAttribute(name, style.getPropertyValue(name));
+    to[place].removeAttribute('class');
+  });
+  const box = svg.getBoundingClientRect();
+  copy.setAttribute('xmlns', 'http://www.w3.org/2000/svg');
+  copy.setAttribute('width', box.width);
+  copy.setAttribute('height', box.height);
+  copy.setAttribute('style', `background:${colour('--paper')}`);
+  return { text: new XMLSerializer().serializeToString(copy), width: box.width, height: box.height };
+}
+
+function saveImage(svg, title, ending) {
+  if (!svg) return;
+  const { text, width, height } = standalone(svg);
+  if (ending === 'svg') { download(fileName(title, ending), text, 'image/svg+xml'); return; }
+  const image = new Image();
+  image.addEventListener('load', () => {
+    const canvas = h('canvas', { width: Math.ceil(2 * width), height: Math.ceil(2 * height) });
+    const context = canvas.getContext('2d');
+    context.fillStyle = colour('--paper');
+    context.fillRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(image, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob((blob) => download(fileName(title, ending), blob));
+  });
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
 }
 
 function forgetCharts() { drawn.length = 0; }
@@ -73,47 +127,138 @@ function tooltip(_, event, item, value) {
 const T = { q: 'quantitative', n: 'nominal', o: 'ordinal', t: 'temporal' };
 
 // Roofline: share of the roof is the height under it; one point per outcome of one GPU.
+const MOST_MARKS = 3000;
+
 function rooflinePage() {
   const points = [];
   for (let row = 0; row < cells.rows; row += 1) {
     const [x, y] = [cell.intensity(row), cell.tflops_per_s(row)];
-    if (x > 0 && y > 0 && Number.isFinite(x) && Number.isFinite(y) && cell.speedup(row) !== null) points.push({ x, y, row, gpu: cell.gpu(row) ?? DASH });
+    if (x > 0 && y > 0 && Number.isFinite(x) && Number.isFinite(y) && cell.speedup(row) !== null) points.push({ x, y, row, gpu: cell.gpu(row) ?? DASH, dtype: cell.dtype(row), problem: cell.problem(row), workload: cell.workload(row) ?? DASH });
   }
   const title = h('h2', {}, 'Roofline');
   if (!points.length) return [title, statement('No problem here tells its floating-point operations and bytes, so there is no roofline to draw. They are `flops` and `bytes` of a problem.')];
-  const gpus = [...new Set(points.map(({ gpu }) => gpu))].sort(naturally);
-  const chosen = setting('gpu', gpus);
-  const here = points.filter(({ gpu }) => gpu === chosen);
-  const spread = here.length > 3000 ? here.filter((_, place) => place % Math.ceil(here.length / 3000) === 0) : here;
-  const peaks = here.map(({ row }) => [cell.peak_flops_per_s(row), cell.peak_bytes_per_s(row), cell.dtype(row)]).filter(([f, b]) => f > 0 && b > 0);
-  const roofs = [...new Map(peaks.map((peak) => [peak.join(), peak])).values()].flatMap(([flops, bytes, dtype]) => roof(flops, bytes, dtype, here));
-  const values = spread.map(({ x, y, row }) => ({
-    x, y, dtype: cell.dtype(row), problem: cell.problem(row), candidate: cell.candidate(row),
-    share: percent(cell.share_of_peak(row)), flops: `${plain(y)} TFLOP/s`,
+  const { chosen: here, controls } = chosenPoints(points, [['gpu', 'GPU', true], ['dtype', 'Dtype'], ['problem', 'Problem'], ['workload', 'Size']]);
+  const gpu = here[0]?.gpu ?? settings.get('gpu');
+  if (!here.length) return [title, controls, statement('No timed outcome has all of these.')];
+  const spread = thinned(here);
+  const roofs = roofsOf(here);
+  const values = spread.map((point) => ({
+    ...point, candidate: cell.candidate(point.row), share: percent(cell.share_of_peak(point.row)), flops: `${plain(point.y)} TFLOP/s`,
   }));
   const x = { field: 'x', type: T.q, scale: { type: 'log' }, title: 'arithmetic intensity, FLOP per byte', axis: { grid: false, format: '~g', tickCount: 6 } };
-  const y = { field: 'y', type: T.q, scale: { type: 'log' }, title: 'achieved, TFLOP/s', axis: { format: '~g', tickCount: 6 } };
+  const y = { field: 'y', type: T.q, scale: { type: 'log', padding: 16 }, title: 'achieved, TFLOP/s', axis: { format: '~g', tickCount: 6 } };
   const layers = [{
-    data: { values }, mark: { type: 'point' },
-    encoding: { x, y, color: { field: 'dtype', type: T.n, title: 'dtype' }, tooltip: ['problem', 'candidate', 'dtype', 'flops', 'share'].map((field) => ({ field, type: T.n, title: field === 'share' ? 'share of roof' : field })) },
+    data: { values }, mark: { type: 'point', clip: true, cursor: 'pointer' }, params: [ZOOM],
+    encoding: { x, y, color: coloured('dtype', values), shape: shaped('dtype', values), tooltip: ['problem', 'candidate', 'workload', 'dtype', 'flops', 'share'].map((field) => ({ field, type: T.n, title: { share: 'share of roof', workload: 'size' }[field] || field })) },
   }];
-  if (roofs.length) layers.unshift({ data: { values: roofs }, mark: { type: 'line', strokeDash: [5, 3], strokeWidth: 1.5 }, encoding: { x, y, color: { field: 'dtype', type: T.n }, detail: { field: 'key', type: T.n } } });
+  if (roofs.length) {
+    layers.unshift({ data: { values: roofs }, mark: { type: 'line', strokeDash: [5, 3], strokeWidth: 1.5, clip: true, color: colour('--soft') }, encoding: { x, y, detail: { field: 'key', type: T.n } } });
+    layers.push({ data: { values: roofs.filter(({ last }) => last) }, mark: { type: 'text', align: 'right', dy: -7, fontSize: 11, color: colour('--text'), clip: true }, encoding: { x, y, text: { field: 'dtypes', type: T.n } } });
+  }
   return [
-    title,
-    h('div', { class: 'controls' }, keptChoice('gpu', 'GPU', gpus.map((gpu) => [gpu, gpu]))),
-    chart(`${chosen}: what is achieved, under what the device could do`, { height: 420, layer: layers },
-      `${here.length.toLocaleString('en')} timed outcomes${spread.length < here.length ? `, ${spread.length.toLocaleString('en')} of them drawn` : ''}. ${roofs.length ? ROOFS : NO_ROOFS}`),
+    title, controls,
+    chart(`${gpu}: what is achieved, under what the device could do`, { height: 440, layer: layers },
+      `${here.length.toLocaleString('en')} timed outcomes${spread.length < here.length ? `, ${spread.length.toLocaleString('en')} of them drawn` : ''}. ${roofs.length ? ROOFS : NO_ROOFS} ${ZOOMED}`, cellsLink(...['gpu', 'dtype', 'problem', 'workload'].map((key) => [key, key === 'gpu' ? gpu : settings.get(key)]))),
   ];
 }
 
-const ROOFS = "Dashed: the device's peak of memory (slope) and arithmetic (flat) for each dtype, from its data sheet or measured; a point above its roof is a mistake in FLOPs, bytes or the peak, or data that stayed in cache.";
+const ZOOM = { name: 'zoom', select: { type: 'interval', zoom: 'wheel![event.shiftKey]', clear: 'dblclick' }, bind: 'scales' };
+const ZOOMED = 'Drag to move, Shift and the wheel to zoom, double-click to go back; a click on a mark opens its cell.';
+const ROOFS = "Dashed: the device's peak of memory (slope) and of arithmetic (flat, with its dtypes), from its data sheet or measured; a point above the roof of its dtype is a mistake in FLOPs, bytes or the peak, or data that stayed in cache.";
 const NO_ROOFS = 'No roof is drawn: the records do not say what the device can do at most.';
 
-function roof(flops, bytes, dtype, points) {
-  const knee = flops / bytes;
-  const low = Math.min(knee / 10, ...points.map(({ x }) => x));
-  const high = Math.max(knee * 10, ...points.map(({ x }) => x));
-  return [low, knee, high].map((x) => ({ x, y: Math.min(flops, x * bytes) / 1e12, dtype, key: `${flops},${bytes},${dtype}` }));
+// Choices by columns of `points`, kept in the address; one that is `needed` has no `all`.
+function chosenPoints(points, fields) {
+  const controls = h('div', { class: 'controls' });
+  let chosen = points;
+  for (const [key, label, needed] of fields) {
+    const words = wordsOf(key, points);
+    if (words.length < 2) continue;
+    const options = [...(needed ? [] : [['', 'all']]), ...words.map((word) => [word, word])];
+    controls.append(keptChoice(key, label, options));
+    const word = setting(key, options.map(([one]) => one));
+    if (word) chosen = chosen.filter((point) => point[key] === word);
+  }
+  return { chosen, controls };
+}
+
+function thinned(points) { return points.length > MOST_MARKS ? points.filter((_, place) => place % Math.ceil(points.length / MOST_MARKS) === 0) : points; }
+
+// One line per pair of peaks, named by all dtypes that share it.
+function roofsOf(points) {
+  const dtypes = new Map();
+  for (const { row, dtype } of points) {
+    const [flops, bytes] = [cell.peak_flops_per_s(row), cell.peak_bytes_per_s(row)];
+    if (!(flops > 0 && bytes > 0)) continue;
+    const key = `${flops},${bytes}`;
+    if (!dtypes.has(key)) dtypes.set(key, { flops, bytes, names: new Set() });
+    dtypes.get(key).names.add(dtype);
+  }
+  return [...dtypes].flatMap(([key, { flops, bytes, names }]) => {
+    const knee = flops / bytes;
+    const low = Math.min(knee / 10, ...points.map(({ x }) => x));
+    const high = Math.max(knee * 10, ...points.map(({ x }) => x));
+    return [low, knee, high].map((x, place) => ({ x, y: Math.min(flops, x * bytes) / 1e12, key, dtypes: [...names].sort(naturally).join(', '), last: place === 2 }));
+  });
+}
+
+// Two GPUs: the time of the same work on both, beside equality and what the data sheets predict.
+function gpusPage() {
+  const title = h('h2', {}, 'GPU against GPU');
+  const gpus = cells.rows ? cells.words('gpu') : [];
+  if (gpus.length < 2) return [title, statement('There are no two GPUs to compare.')];
+  const first = setting('gpu', gpus);
+  const second = setting('than', [...gpus.filter((gpu) => gpu !== first)]);
+  const pick = (key, label, options) => keptChoice(key, label, options.map((gpu) => [gpu, gpu]));
+  const points = commonWork(first, second);
+  const { chosen, controls } = chosenPoints(points, [['dtype', 'Dtype'], ['problem', 'Problem'], ['workload', 'Size'], ['category', 'Category']]);
+  controls.prepend(pick('gpu', 'GPU', gpus), pick('than', 'Against', gpus.filter((gpu) => gpu !== first)));
+  if (!chosen.length) return [title, controls, statement('No work was timed on both.')];
+  const told = data.answers.find(({ question }) => question === 'gpus')?.tables.find(({ name }) => name === 'gpus');
+  const statements = (told?.statements || []).filter((line) => line.includes(first) && line.includes(second)).slice(0, 2);
+  return [title, controls, statements.map((line) => h('p', {}, line)), againstChart(first, second, chosen, predictions(told, first, second))];
+}
+
+function commonWork(first, second) {
+  const key = (row) => ['problem', 'candidate', 'workload', 'dtype', 'toolchain'].map((name) => cell[name](row)).join('\u0000');
+  const there = new Map();
+  for (let row = 0; row < cells.rows; row += 1) if (cell.gpu(row) === second && cell.candidate_us(row) > 0) there.set(key(row), row);
+  const points = [];
+  for (let row = 0; row < cells.rows; row += 1) {
+    const other = cell.gpu(row) === first && cell.candidate_us(row) > 0 ? there.get(key(row)) : undefined;
+    if (other !== undefined) points.push({ row, x: cell.candidate_us(other), y: cell.candidate_us(row), dtype: cell.dtype(row), problem: cell.problem(row), workload: cell.workload(row) ?? DASH, category: cell.category(row) ?? DASH, candidate: cell.candidate(row) });
+  }
+  return points.filter(({ x, y }) => Number.isFinite(x) && Number.isFinite(y));
+}
+
+// What the data sheets say: `first` is so many times as fast as `second`.
+function predictions(answer, first, second) {
+  if (!answer) return [];
+  const frame = new Frame(answer.frame);
+  for (let row = 0; row < frame.rows; row += 1) {
+    const [gpu, than] = [frame.get('gpu')(row), frame.get('than')(row)];
+    const turned = gpu === second && than === first;
+    if (!turned && !(gpu === first && than === second)) continue;
+    return ['memory', 'compute'].map((name) => [`data sheets, ${name}-bound`, frame.get(name)(row)]).filter(([, ratio]) => ratio > 0).map(([name, ratio]) => [name, turned ? 1 / ratio : ratio]);
+  }
+  return [];
+}
+
+function againstChart(first, second, points, predicted) {
+  const spread = thinned(points);
+  const values = spread.map((point) => ({ ...point, ratio: times(point.x / point.y), there: `${micros(point.x)} µs`, here: `${micros(point.y)} µs` }));
+  const ends = [Math.min(...points.flatMap(({ x, y }) => [x, y])), Math.max(...points.flatMap(({ x, y }) => [x, y]))];
+  const lines = [['as fast', 1], ...predicted].flatMap(([line, ratio]) => ends.map((x) => ({ x, y: x / ratio, line: ratio === 1 ? line : `${line} ${times(ratio)}` })));
+  const log = (title) => ({ type: T.q, scale: { type: 'log' }, title, axis: { format: '~g', tickCount: 6, grid: false } });
+  const x = { ...log(`${second}, µs`), field: 'x' };
+  const y = { ...log(`${first}, µs`), field: 'y' };
+  return chart(`Times on ${first} against ${second}`, {
+    height: 460,
+    layer: [
+      { data: { values: lines }, mark: { type: 'line', strokeWidth: 1.5, clip: true, color: colour('--soft') }, encoding: { x, y, strokeDash: { field: 'line', type: T.n, title: null } } },
+      { data: { values }, mark: { type: 'point', clip: true, cursor: 'pointer' }, params: [ZOOM], encoding: { x, y, color: coloured('dtype', values), shape: shaped('dtype', values), tooltip: [['problem', 'problem'], ['candidate', 'candidate'], ['workload', 'size'], ['dtype', 'dtype'], ['here', first], ['there', second], ['ratio', `${first} is`]].map(([field, title]) => ({ field, type: T.n, title })) } },
+    ],
+  }, `${points.length.toLocaleString('en')} outcomes timed on both${spread.length < points.length ? `, ${spread.length.toLocaleString('en')} drawn` : ''}. Below the line "as fast", ${first} is faster. ${ZOOMED}`, cellsLink(['gpu', `${first},${second}`]));
 }
 
 // Cascade: per candidate of one problem, its efficiencies on the GPUs, best first, and the running harmonic mean.

@@ -48,7 +48,7 @@ function heatTable() {
   const rank = new Map(problems.map((problem) => [problem, rankOf([...found.get(problem).values()])]));
   problems.sort((a, b) => rank.get(b) - rank.get(a) || naturally(a, b));
   const columns = [
-    { name: 'problem', title: 'problem', text: true, width: '16rem', get: (row) => problems[row], show: (value) => h('a', { href: cellsLink(['problem', value]) }, value) },
+    { name: 'problem', title: 'problem', text: true, width: '16rem', get: (row) => problems[row], show: (value) => problemLink(value) },
     ...names.map((gpu) => ({
       name: gpu, title: gpu, get: (row) => found.get(problems[row]).get(gpu)?.[heatChoice.show === 'mean' ? 'mean' : 'best'] ?? null,
       show: (_, row) => heatPlace(found.get(problems[row]).get(gpu), [['problem', problems[row]], ['gpu', gpu]]),

@@ -8,8 +8,7 @@ function verdictMark(row) {
 
 // Without the problem's name in front, which stands beside it.
 function shortName(row) {
-  const [name, problem] = [cell.candidate(row) ?? DASH, cell.problem(row)];
-  return problem && name.startsWith(`${problem}/`) ? name.slice(problem.length + 1) : name;
+  return withoutProblem(cell.candidate(row), cell.problem(row));
 }
 
 // `at` turns a row of the table into a row of the cells.
@@ -17,7 +16,7 @@ function cellColumns(at = (row) => row) {
   const of = (name) => (row) => cell[name](at(row));
   const text = (name, title, width, more = {}) => ({ name, title, text: true, width, get: of(name), ...more });
   return [
-    text('problem', 'problem', '11rem'),
+    text('problem', 'problem', '11rem', { show: (value) => problemLink(value) }),
     text('candidate', 'candidate', '15rem', { show: (value, row) => h('a', { href: `#cell/${at(row)}` }, shortName(at(row))) }),
     text('workload', 'workload', '6rem'), text('dtype', 'dtype', '4.5rem'), text('gpu', 'GPU', '6rem'), text('toolchain', 'toolchain', '6.5rem'),
     { name: 'status', title: 'result', text: true, width: '10rem', get: (row) => (cell.fault(at(row)) === 'none' ? cell.verdict(at(row)) ?? cell.status(at(row)) : `~${cell.status(at(row))}`), show: (_, row) => verdictMark(at(row)) },
@@ -102,10 +101,10 @@ function answerTable(answer) {
 }
 
 const PAGES = {
-  heat: heatPage, cells: cellsPage, cell: (row) => cellPage(Number(row)), failures: failuresPage, roofline: rooflinePage, cascade: cascadePage, noise: noisePage, drift: driftPage, answers: answersPage,
+  leaders: leadersPage, problem: problemPage, heat: heatPage, gpus: gpusPage, cells: cellsPage, cell: (row) => cellPage(Number(row)), failures: failuresPage, roofline: rooflinePage, cascade: cascadePage, noise: noisePage, drift: driftPage, answers: answersPage,
 };
 
-const PARENTS = { cell: 'cells' }; // page → the one whose link is marked
+const PARENTS = { cell: 'cells', problem: 'heat' }; // page → the one whose link is marked
 
 function show() {
   const { name, argument } = readAddress();
@@ -138,6 +137,10 @@ function arrive() {
   heading?.focus({ preventScroll: true });
 }
 
+for (const svg of document.querySelectorAll('svg.ratios')) {
+  const caption = svg.closest('figure').querySelector('figcaption');
+  caption.append(...imageButtons(caption.textContent, () => svg));
+}
 document.getElementById('scriptless').hidden = true;
 const themeButton = document.getElementById('theme');
 function setTheme(word) {
