@@ -69,9 +69,22 @@ def test_empty_tables_are_told_to_be(lab: Path) -> None:
     assert (done.returncode, "These tables hold no results." in done.stdout) == (0, True)
 
 
+def test_a_site_is_written_into_a_folder(lab: Path) -> None:
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed (the `report` extra)")
+    done = report(lab, "new", "--site", "pages")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "pages/index.html; python -m http.server -d pages shows it" in done.stderr
+    assert sorted(str(file.relative_to(lab / "pages")) for file in (lab / "pages").rglob("*.*")) == [
+        "index.html",
+        "rows/0000.json",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
+        (("new", "--site", "pages", "--out", "page.html"), 2, "--site writes HTML into a folder"),
+        (("new", "--matrix", "absent.toml"), 2, "there is no matrix absent.toml"),
         (("new", "--format", "pdf"), 2, "html, md, text"),
         (("absent", "--format", "md"), 2, "absent"),
         (("new", "--format", "md", "--out", "/proc/none/x.md"), 4, "cannot be written"),

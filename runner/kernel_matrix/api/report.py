@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -12,12 +12,12 @@ from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.api.compare_results import compare
 from kernel_matrix.api.results import Results, as_results
 from kernel_matrix.errors import UsageError
-from kernel_matrix.report.contents import audited
+from kernel_matrix.report.contents import audited, gather
 from kernel_matrix.report.formats import compose, format_of, render
 from kernel_matrix.report.source_texts import matrices_of
 from kernel_matrix.results.store import replace_document
 
-__all__ = ["PAGE", "make_report", "report_format", "save_report", "write_report"]
+__all__ = ["PAGE", "make_report", "report_format", "save_report", "write_report", "write_report_site"]
 
 PAGE: Final = Path("report.html")
 """The file that a page is written to by default."""
@@ -54,19 +54,56 @@ def make_report(
         'Two H200'
     """
     render(form)
+    opened = as_results(results)
+    return compose(form, opened.tables, **_made_of(opened, title, against, audit=audit, matrix=matrix))
+
+
+def _made_of(
+    opened: Results,
+    title: str,
+    against: Results | str | Path | None,
+    *,
+    audit: bool,
+    matrix: str | Path | None,
+) -> dict[str, Any]:
+    """Return what a report is made of beside the tables; see :func:`kernel_matrix.report.contents.gather`."""
     if matrix is not None and not Path(matrix).is_file():
         raise UsageError(f"there is no matrix {matrix}", next_step="Name a file: --matrix FILE.")
+    return {
+        "title": title or _title(opened.tables),
+        "made_at": datetime.now(timezone.utc),
+        "folders": [str(folder) for folder in opened.folders],
+        "comparison": None if against is None else compare(against, opened),
+        "findings": audited(opened.tables) if audit else None,
+        "matrices": matrices_of(opened.record_folders) if matrix is None else [Path(matrix)],
+    }
+
+
+def write_report_site(
+    results: Results | str | Path,
+    folder: str | Path,
+    *,
+    title: str = "",
+    against: Results | str | Path | None = None,
+    audit: bool = True,
+    matrix: str | Path | None = None,
+) -> Path:
+    """Write the page as a static site, whose rows have no limit: they are in files that the page reads as needed.
+
+    The arguments are those of :func:`make_report`. A browser reads the rows from a web server only.
+
+    Returns:
+        ``index.html`` in ``folder``.
+
+    Raises:
+        StoreError: A file cannot be written.
+        UsageError: There is no such matrix, or the extra ``report`` is not installed.
+    """
+    from kernel_matrix.report.site import write_site  # noqa: PLC0415  # page and charts, which text does not need
+
     opened = as_results(results)
-    return compose(
-        form,
-        opened.tables,
-        title=title or _title(opened.tables),
-        made_at=datetime.now(timezone.utc),
-        folders=[str(folder) for folder in opened.folders],
-        comparison=None if against is None else compare(against, opened),
-        findings=audited(opened.tables) if audit else None,
-        matrices=matrices_of(opened.record_folders) if matrix is None else [Path(matrix)],
-    )
+    contents, outcomes = gather(opened.tables, **_made_of(opened, title, against, audit=audit, matrix=matrix))
+    return write_site(Path(folder), contents, opened.tables, outcomes)
 
 
 def write_report(

@@ -69,7 +69,12 @@ def choose_cells(outcomes: pl.DataFrame, tables: Tables) -> pl.DataFrame:
             interest, "cell_id", "workload", descending=[True, False, False], nulls_last=True
         )
         kept = pl.concat([failed, rest]).head(MOST_CELLS)
-    rows = kept.select(FROM_OUTCOMES).sort("problem", "workload", "candidate", "gpu", "toolchain", "dtype").collect()
+    return describe_cells(kept.collect(), tables)
+
+
+def describe_cells(outcomes: pl.DataFrame, tables: Tables) -> pl.DataFrame:
+    """Return all ``outcomes`` by problem, with the columns that a cell's page shows; see :func:`choose_cells`."""
+    rows = outcomes.select(FROM_OUTCOMES).sort("problem", "workload", "candidate", "gpu", "toolchain", "dtype")
     more = _more(tables.cells, rows["record"].unique())
     shown = rows.join(more, on=["record", "workload"], how="left", nulls_equal=True, maintain_order="left")
     return (
@@ -81,7 +86,7 @@ def choose_cells(outcomes: pl.DataFrame, tables: Tables) -> pl.DataFrame:
             (pl.col("flops_per_s") / 1e12).alias("tflops_per_s"),
             (pl.col("bytes_per_s") / 1e9).alias("gbytes_per_s"),
             verdict_why=_whys(shown),
-            sampled=_sampled(shown),
+            sampled=flag_sampled(shown),
         )
         .rename({"candidate_kind": "kind"})
         .drop("verdict_figure", "candidate_ns", "baseline_ns", "floor_ns", "flops_per_s", "bytes_per_s")
@@ -164,7 +169,7 @@ def _whys(rows: pl.DataFrame) -> pl.Series:
     )
 
 
-def _sampled(rows: pl.DataFrame) -> pl.Series:
+def flag_sampled(rows: pl.DataFrame) -> pl.Series:
     """Flag all timed rows up to :data:`MOST_SAMPLED`; of more, a third each of the slowest, fastest and noisiest."""
     timed = rows.with_row_index("row").filter(pl.col("sessions") > 0)
     third = MOST_SAMPLED // 3

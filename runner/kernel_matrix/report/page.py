@@ -29,7 +29,7 @@ from kernel_matrix.report.overview_markup import overview_section
 from kernel_matrix.report.question_pages import QuestionPage, cut_rows
 from kernel_matrix.results.labels import LABELS, describe_label
 
-_SCRIPTS: Final = ("base", "table", "heat", "charts", "problem", "cell", "pages")
+_SCRIPTS: Final = ("base", "table", "heat", "charts", "problem", "cell", "site", "pages")
 """Files of the page's script, in order; together they are one function."""
 _PAGES: Final = (
     ("overview", "Overview"),
@@ -63,14 +63,20 @@ def page(contents: ReportContents, tables: Tables, found: pl.DataFrame) -> str:
     return assemble(contents, gather_details(tables, found, contents.matrices), library)
 
 
-def assemble(contents: ReportContents, details: PageDetails, library: str) -> str:
-    """Write the file from ``contents`` and ``details``, with the chart ``library`` inside."""
+def assemble(
+    contents: ReportContents, details: PageDetails, library: str, *, site: Mapping[str, Any] | None = None
+) -> str:
+    """Write the file from ``contents`` and ``details``, with the chart ``library`` inside.
+
+    The page of a ``site`` may read further files of its own server; see :mod:`kernel_matrix.report.site`.
+    """
     script = own_script()
     digests = (hashlib.sha256(text.encode()).digest() for text in (script, library))
     allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    connected = "" if site is None else "connect-src 'self'; "
     policy = (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"{connected}base-uri 'none'; form-action 'none'"
     )
     head = element(
         "head",
@@ -87,7 +93,7 @@ def assemble(contents: ReportContents, details: PageDetails, library: str) -> st
         _header(contents, _shown_pages(contents, details)),
         element("main", overview_section(contents, details.questions), element("div", id="page", hidden=""), id="main"),
         element("footer", _footer(contents)),
-        raw("script", embed_json(_data(contents, details)), type="application/json", id="data"),
+        raw("script", embed_json({**_data(contents, details), "site": site}), type="application/json", id="data"),
         raw("script", library, type="text/plain", id="library"),
         raw("script", script),
     )

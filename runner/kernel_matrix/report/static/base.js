@@ -189,5 +189,16 @@ function csv(rows) {
   return `${rows.map((row) => row.map(field).join(',')).join('\r\n')}\r\n`;
 }
 
-const cells = new Frame(data.cells);
-const cell = Object.fromEntries(data.cells.columns.map(({ name }) => [name, cells.get(name)]));
+// The rows that pages show now: those in this file or, on a site, those of one of its parts or of all.
+let [cells, cell, samples, looks] = [];
+let part = null;
+
+function setRows(coded, number) {
+  [cells, samples, looks] = ['cells', 'samples', 'looks'].map((name) => new Frame(coded[name]));
+  cell = Object.fromEntries(cells.columns.map(({ name }) => [name, cells.get(name)]));
+  part = number;
+}
+setRows(data, null);
+
+// The address of a cell's page.
+function cellAddress(row) { return `#cell/${part === null ? '' : `${part}.`}${row}`; }

@@ -1,8 +1,5 @@
 // One cell's page: what was found, its samples, its telemetry, and the same candidate elsewhere.
 
-const samples = new Frame(data.samples);
-const looks = new Frame(data.looks);
-
 function rowsOf(frame, row) {
   const { values } = frame.byName.get('row');
   const found = [];

@@ -65,7 +65,7 @@ function drawCharts() {
     const size = { width: 'container', height: 260, autosize: { type: 'fit-x', contains: 'padding' } };
     library()(holder, { $schema: 'https://vega.github.io/schema/vega-lite/v6.json', ...size, ...spec, config: theme() },
       { mode: 'vega-lite', actions: false, ast: true, renderer: 'svg', defaultStyle: false, tooltip }).then(({ view }) => view.addEventListener('click', (_, item) => {
-      if (Number.isInteger(item?.datum?.row)) location.hash = `cell/${item.datum.row}`;
+      if (Number.isInteger(item?.datum?.row)) location.hash = cellAddress(item.datum.row);
     })).catch((error) => {
       holder.replaceChildren(statement(`This chart could not be drawn: ${error.message}`));
     });

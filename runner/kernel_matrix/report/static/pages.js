@@ -17,7 +17,7 @@ function cellColumns(at = (row) => row) {
   const text = (name, title, width, more = {}) => ({ name, title, text: true, width, get: of(name), ...more });
   return [
     text('problem', 'problem', '11rem', { show: (value) => problemLink(value) }),
-    text('candidate', 'candidate', '15rem', { show: (value, row) => h('a', { href: `#cell/${at(row)}` }, shortName(at(row))) }),
+    text('candidate', 'candidate', '15rem', { show: (value, row) => h('a', { href: cellAddress(at(row)) }, shortName(at(row))) }),
     text('workload', 'workload', '6rem'), text('dtype', 'dtype', '4.5rem'), text('gpu', 'GPU', '6rem'), text('toolchain', 'toolchain', '6.5rem'),
     { name: 'status', title: 'result', text: true, width: '10rem', get: (row) => (cell.fault(at(row)) === 'none' ? cell.verdict(at(row)) ?? cell.status(at(row)) : `~${cell.status(at(row))}`), show: (_, row) => verdictMark(at(row)) },
     { name: 'speedup', title: 'speed-up', width: '5.5rem', hint: 'baseline ÷ candidate, geometric mean over sessions', get: of('speedup'), show: (value) => h('span', { class: `chip ${bucket(value)}` }, times(value)) },
@@ -48,8 +48,8 @@ function cellsPage(query) {
   const pickers = offered.map(([name, label]) => keptChoice(name, label, [['', 'all'], ...cells.words(name).map((word) => [word, word.replaceAll('_', ' ')])], apply));
   queueMicrotask(apply);
   return [
-    h('h2', {}, 'All cells'), note(data.notes.cells),
-    h('div', { class: 'controls' }, search, pickers), wrong, made.node,
+    h('h2', {}, 'All cells'), note(part === null ? data.notes.cells : ''),
+    h('div', { class: 'controls' }, search, pickers, rowsChoice()), wrong, made.node,
     note('One row per cell, host and workload: its latest attempt. Words are looked for in names and messages; column=word filters one column, != turns it round, * stands for anything, a comma for or, and > >= < <= compare numbers. The address keeps the filter.'),
   ];
 }
@@ -101,13 +101,18 @@ function answerTable(answer) {
 }
 
 const PAGES = {
-  leaders: leadersPage, problem: problemPage, heat: heatPage, gpus: gpusPage, cells: cellsPage, cell: (row) => cellPage(Number(row)), failures: failuresPage, roofline: rooflinePage, cascade: cascadePage, noise: noisePage, drift: driftPage, answers: answersPage,
+  leaders: leadersPage, problem: problemPage, heat: heatPage, gpus: gpusPage, cells: cellsPage, cell: (row) => cellPage(Number(row.split('.').pop())), failures: failuresPage, roofline: rooflinePage, cascade: cascadePage, noise: noisePage, drift: driftPage, answers: answersPage,
 };
 
 const PARENTS = { cell: 'cells', problem: 'heat' }; // page → the one whose link is marked
 
 function show() {
   const { name, argument } = readAddress();
+  const wanted = partOf(name, argument);
+  if (wanted !== part) {
+    loadRows(wanted);
+    if (wanted !== part) return; // it is drawn when its rows are here
+  }
   const make = PAGES[name];
   const overview = document.getElementById('overview');
   const page = document.getElementById('page');

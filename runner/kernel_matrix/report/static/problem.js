@@ -191,7 +191,7 @@ function failuresOf(rows) {
   const of = (name) => (row) => cell[name](failed[row]);
   const text = (name, title, more = {}) => ({ name, title, text: true, get: of(name), ...more });
   return [h('h3', {}, 'Failures'), table(failed.length, [
-    text('candidate', 'candidate', { show: (_, row) => h('a', { href: `#cell/${failed[row]}` }, shortName(failed[row])) }),
+    text('candidate', 'candidate', { show: (_, row) => h('a', { href: cellAddress(failed[row]) }, shortName(failed[row])) }),
     text('status', 'status', { show: (value) => value.replaceAll('_', ' ') }), text('message', 'evidence'), text('workload', 'workload'), text('dtype', 'dtype'), text('gpu', 'GPU'), text('toolchain', 'toolchain'),
     text('expect', 'declared', { show: (value, row) => (value === cell.status(failed[row]) ? 'as declared' : '') }),
   ], { title: 'Failures of this problem', height: '22rem' }).node];

@@ -91,7 +91,7 @@ function table(rows, columns, options = {}) {
     }));
   }
 
-  new ResizeObserver(redraw).observe(frame);
+  new ResizeObserver(() => { if (frame.isConnected) redraw(); }).observe(frame);
   shownTables.push(redraw);
   redraw();
   return { node: h('div', {}, h('div', { class: 'above' }, count, save), frame), filter, order: () => order };
