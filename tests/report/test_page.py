@@ -137,6 +137,24 @@ def test_missing_chart_library_error_says_what_to_install(monkeypatch):
     assert "pip install 'kernel-matrix[report]'" in str(caught.value)
 
 
+def test_chart_library_is_bundled_once(tmp_path, monkeypatch):
+    vl_convert = pytest.importorskip("vl_convert", reason="vl-convert-python is not installed (the `report` extra)")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda: "first")
+    assert chart_library() == "(() => {first\n})();"
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda: "second")
+    assert chart_library() == "(() => {first\n})();"
+    monkeypatch.setattr(vl_convert, "__version__", "999")
+    assert chart_library() == "(() => {second\n})();"
+
+
+def test_chart_library_needs_no_cache(monkeypatch):
+    vl_convert = pytest.importorskip("vl_convert", reason="vl-convert-python is not installed (the `report` extra)")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda: "first")
+    assert chart_library() == "(() => {first\n})();"
+
+
 def gpus_rows(**further):
     return [
         row

@@ -37,7 +37,7 @@ def make_report(
     """Return a report: what is portable, what is noise, what broke.
 
     Args:
-        results: Opened results, or a folder. A page shows telemetry only of results that were opened with ``traces``.
+        results: Opened results, or a folder.
         form: ``html``, ``md`` or ``text``.
         title: By default the matrix and when it ran.
         against: Also compare with these earlier results.
@@ -75,6 +75,7 @@ def _made_of(
         "folders": [str(folder) for folder in opened.folders],
         "comparison": None if against is None else compare(against, opened),
         "findings": audited(opened.tables) if audit else None,
+        "record_folders": opened.record_folders,
         "matrices": matrices_of(opened.record_folders) if matrix is None else [Path(matrix)],
     }
 
@@ -127,8 +128,7 @@ def write_report(
     """
     file = Path(out)
     form = format_of(file)
-    opened = results if isinstance(results, Results) else Results(results, traces=form == "html")
-    save_report(make_report(opened, form=form, title=title, against=against, audit=audit, matrix=matrix), file)
+    save_report(make_report(results, form=form, title=title, against=against, audit=audit, matrix=matrix), file)
     return file
 
 

@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
             raise UsageError("--site writes HTML into a folder", next_step="Leave out --out and --format.")
         form = report_format(format_, out or PAGE)
         with ExitStack() as stack:
-            results = stack.enter_context(opened(folders or [Path("results")], filter_, traces=form == "html"))
+            results = stack.enter_context(opened(folders or [Path("results")], filter_))
             base = stack.enter_context(opened([against], filter_)) if against is not None else None
             if site is not None:
                 index = write_report_site(results, site, title=title, against=base, audit=audit, matrix=matrix)

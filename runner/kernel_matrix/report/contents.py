@@ -20,6 +20,7 @@ from kernel_matrix.report import cell_choice, failure_groups, heat_map, time_sca
 from kernel_matrix.report.leaderboard import Leaderboard, make_leaderboard
 from kernel_matrix.report.overview import Overview, make_overview, summarise_portability
 from kernel_matrix.report.question_pages import QuestionPage, answer_questions, cut_rows
+from kernel_matrix.report.sampled_traces import read_sampled_traces
 from kernel_matrix.report.source_texts import SourceTexts, find_source_texts
 
 MOST_PLACES: Final = 40_000
@@ -58,6 +59,8 @@ class ReportContents:
     """Findings of the audit, the worst first; None if no audit was made."""
     matrices: Sequence[Path] = ()
     """Matrix files through which the sources of candidates are found."""
+    record_folders: Sequence[Path] = ()
+    """Result folders, in which traces are looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +89,7 @@ def gather(
     comparison: Comparison | None = None,
     findings: Sequence[AuditFinding] | None = None,
     matrices: Sequence[Path] = (),
+    record_folders: Sequence[Path] = (),
 ) -> tuple[ReportContents, pl.DataFrame]:
     """Collect the contents; also returns the outcomes that they are made of."""
     found = outcomes(tables.cells).select(_NEEDED).collect(engine="streaming")
@@ -101,6 +105,7 @@ def gather(
         comparison=comparison,
         findings=findings,
         matrices=matrices,
+        record_folders=record_folders,
     )
     return contents, found
 
@@ -127,18 +132,30 @@ def _finding(check: AuditCheck, rows: pl.DataFrame) -> AuditFinding:
     )
 
 
-def gather_details(tables: Tables, found: pl.DataFrame, matrices: Sequence[Path] = ()) -> PageDetails:
-    """Collect the contents that only the HTML page shows; ``found`` are the outcomes from :func:`gather`."""
+def gather_telemetry(cells: pl.DataFrame, tables: Tables, found: pl.DataFrame, folders: Sequence[Path]) -> pl.DataFrame:
+    """Collect the telemetry of the sampled ``cells``, from tables or the traces in result ``folders``."""
+    records = cells.filter("sampled").select("record").unique()
+    keys = (
+        found.select("record", "run_id", "cell_id", "attempt").unique("record").join(records, on="record", how="semi")
+    )
+    parts = [tables.telemetry] if tables.telemetry is not None else []
+    if folders:
+        parts.append(read_sampled_traces(folders, keys))
+    whole = pl.concat(parts).unique(("run_id", "cell_id", "attempt", "at_ns")) if parts else None
+    return cell_choice.read_telemetry(cells, keys, whole)
+
+
+def gather_details(tables: Tables, found: pl.DataFrame, contents: ReportContents) -> PageDetails:
+    """Collect what only the HTML page shows, beside ``contents``; ``found`` are the outcomes from :func:`gather`."""
     digests = {*found["candidate_sha256"].drop_nulls(), *found["problem_sha256"].drop_nulls()}
     cells = cell_choice.choose_cells(found, tables)
-    keys = found.select("record", "run_id", "cell_id", "attempt").unique("record")
     return PageDetails(
         cells=cells,
         samples=cell_choice.read_samples(cells, tables),
-        telemetry=cell_choice.read_telemetry(cells, keys, tables.telemetry),
+        telemetry=gather_telemetry(cells, tables, found, contents.record_folders),
         nights=time_scatter.nights(tables.cells),
         spreads=time_scatter.spreads(found),
         leaderboard=make_leaderboard(tables),
-        sources=find_source_texts(matrices, digests),
+        sources=find_source_texts(contents.matrices, digests),
         questions=tuple(answer_questions(tables)),
     )

@@ -61,6 +61,7 @@ def compose(
     comparison: Comparison | None = None,
     findings: Sequence[AuditFinding] | None = None,
     matrices: Sequence[Path] = (),
+    record_folders: Sequence[Path] = (),
 ) -> str:
     """Return the report about ``tables`` in the format ``name``.
 
@@ -73,6 +74,7 @@ def compose(
         comparison: With earlier results, if one was made.
         findings: The audit's, if one was made.
         matrices: Matrix files through which the sources of candidates are found.
+        record_folders: Result folders, in which traces are looked for.
 
     Raises:
         UsageError: There is no such format.
@@ -86,5 +88,6 @@ def compose(
         comparison=comparison,
         findings=findings,
         matrices=matrices,
+        record_folders=record_folders,
     )
     return write(contents, tables, outcomes)

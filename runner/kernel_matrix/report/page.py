@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -18,7 +19,7 @@ import polars as pl
 from kernel_matrix.analysis.outcomes import CELL_KEY
 from kernel_matrix.analysis.questions import Answer
 from kernel_matrix.analysis.tables import Tables
-from kernel_matrix.errors import UsageError
+from kernel_matrix.errors import StoreError, UsageError
 from kernel_matrix.report import cell_choice, failure_groups
 from kernel_matrix.report.column_data import embed_json, encode_columns
 from kernel_matrix.report.contents import MOST_PLACES, PageDetails, ReportContents, gather_details
@@ -28,6 +29,8 @@ from kernel_matrix.report.overview import Overview
 from kernel_matrix.report.overview_markup import overview_section
 from kernel_matrix.report.question_pages import QuestionPage, cut_rows
 from kernel_matrix.results.labels import LABELS, describe_label
+from kernel_matrix.results.store import replace_document
+from kernel_matrix.user_folders import cache_root
 
 _SCRIPTS: Final = ("base", "table", "heat", "charts", "problem", "cell", "site", "pages")
 """Files of the page's script, in order; together they are one function."""
@@ -60,7 +63,7 @@ def page(contents: ReportContents, tables: Tables, found: pl.DataFrame) -> str:
         UsageError: The chart library is not installed.
     """
     library = chart_library()
-    return assemble(contents, gather_details(tables, found, contents.matrices), library)
+    return assemble(contents, gather_details(tables, found, contents), library)
 
 
 def assemble(
@@ -113,8 +116,16 @@ def chart_library() -> str:
             "the HTML report needs the package vl-convert-python, which is not installed",
             next_step="Run `pip install 'kernel-matrix[report]'`, or use --format md or --format text.",
         ) from None
+    # Bundling takes a second or two, and gives the same text every time.
+    version: str = vl_convert.__version__  # type: ignore[attr-defined]  # its stub leaves it out
+    kept = cache_root() / "report" / f"charts-{version}.js"
+    with suppress(OSError, UnicodeDecodeError):
+        return kept.read_text(encoding="utf-8")
     bundle: str = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub has no defaults
-    return f"(() => {{{bundle}\n}})();"
+    library = f"(() => {{{bundle}\n}})();"
+    with suppress(StoreError):
+        replace_document(kept, library)
+    return library
 
 
 @cache

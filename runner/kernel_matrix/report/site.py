@@ -12,9 +12,9 @@ import polars as pl
 
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import StoreError
-from kernel_matrix.report.cell_choice import describe_cells, flag_sampled, read_samples, read_telemetry
+from kernel_matrix.report.cell_choice import describe_cells, flag_sampled, read_samples
 from kernel_matrix.report.column_data import embed_json, encode_columns
-from kernel_matrix.report.contents import ReportContents, gather_details
+from kernel_matrix.report.contents import ReportContents, gather_details, gather_telemetry
 from kernel_matrix.report.page import assemble, chart_library
 from kernel_matrix.results.store import replace_document
 
@@ -49,8 +49,8 @@ def write_site(folder: Path, contents: ReportContents, tables: Tables, found: pl
     rows = describe_cells(found, tables)
     parts = list(_parts(rows))
     rows = rows.with_columns(sampled=_sampled(rows, parts))
-    keys = found.select("record", "run_id", "cell_id", "attempt").unique("record")
-    frames = {"samples": read_samples(rows, tables), "looks": read_telemetry(rows, keys, tables.telemetry)}
+    looks = gather_telemetry(rows, tables, found, contents.record_folders)
+    frames = {"samples": read_samples(rows, tables), "looks": looks}
     names = [f"{number:04}.json" for number in range(len(parts))]
     for name, part in zip(names, parts, strict=True):
         replace_document(folder / _ROWS / name, embed_json(_part_data(part, rows, frames)))
@@ -58,7 +58,7 @@ def write_site(folder: Path, contents: ReportContents, tables: Tables, found: pl
         "parts": [{"file": f"{_ROWS}/{name}", "rows": part.rows} for name, part in zip(names, parts, strict=True)],
         "problems": {problem or "": number for number, part in enumerate(parts) for problem in part.problems},
     }
-    details = gather_details(tables, found, contents.matrices)
+    details = gather_details(tables, found, contents)
     replace_document(folder / "index.html", assemble(contents, details, library, site=index))
     _remove_older(folder / _ROWS, {*names})
     return folder / "index.html"
