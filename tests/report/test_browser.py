@@ -12,7 +12,7 @@ import pytest
 
 from kernel_matrix.report.source_texts import SOURCES, SourceTexts
 from tests.analysis.made import cell, frame, over_sessions, tables
-from tests.report.test_page import HOSTILE, LOG
+from tests.report.test_page import HOSTILE, LOG, gpus_rows
 
 PAGES = (
     "leaders", "problem/softmax", "problem/none", "heat", "gpus", "cells", "failures", "roofline", "cascade", "noise",
@@ -243,6 +243,23 @@ def test_a_chart_is_downloaded_as_svg_and_png(browser, write_page):
     assert files["PNG"].startswith(b"\x89PNG")
     assert b"var(--" not in files["SVG"]
     assert files["SVG"].startswith(b"<svg")
+
+
+def test_two_gpus_are_drawn_beside_their_data_sheets(browser, write_page):
+    with opened(browser, write_page(tables(gpus_rows(flops=1e5, bytes=1e8)))) as tab:
+        to(tab, "gpus?gpu=h200&than=h100")
+        expect(tab.locator("#page p").first).to_contain_text("h200 is 1.73")
+        said = tab.locator(".chart svg").text_content()
+        for line in ("as fast", "data sheets, memory-bound 1.00×", "h200, µs", "h100, µs"):
+            assert line in said
+
+
+def test_figures_of_the_overview_lead_to_their_rows(browser, write_page):
+    with opened(browser, write_page(some_tables())) as tab:
+        for link, rows in (("h100", "5 of"), ("timeout", "2 of"), ("A 100 %", "8 of")):
+            to(tab, "overview")
+            tab.locator("#overview").get_by_role("link", name=link, exact=True).first.click()
+            expect(tab.locator(".count")).to_contain_text(f"{rows} 11 rows")
 
 
 def test_roofline_is_filtered_and_leads_to_its_rows(browser, write_page):

@@ -29,6 +29,8 @@ _COLUMNS: Final = 12
 _MOST_REASONS: Final = 10
 _MOST_ROWS: Final = 15
 _GPUS: Final = "gpus"
+_ALL: Final = "all"
+"""Row of the scores for all GPUs together."""
 _PLOTTED: Final = ("limit", "category", "dtype")
 """Slices that are plotted, of a pair that has several of one kind."""
 _LIMITS: Final = {"memory": "memory-bound", "compute": "compute-bound"}
@@ -193,7 +195,22 @@ def _scores(overview: Overview) -> Html:
         " none. fast p×: correct and more than p times as fast as the baseline, by the ratio alone. Speed-up: geometric"
         " mean over what passed, each problem alike; faster and slower: shares of what was timed, by verdict."
     )
-    return joined(_scrolled("Scores", _table(head, rows, texts=head[:1])), element("p", note, class_="note"))
+    table = _table(head, list(_linked_scores(overview, rows)), texts=head[:1])
+    return joined(_scrolled("Scores", table), element("p", note, class_="note"))
+
+
+def _linked_scores(overview: Overview, rows: Sequence[tuple[str, ...]]) -> Iterator[list[str]]:
+    """Make those figures of the scores links that a filter of the cells selects."""
+    kind = {"kind": "candidate"} if overview.apart else {}
+    selected: dict[int, dict[str, str]] = {
+        0: {}, 4: {"status": "passed"}, -2: {"verdict": "faster"}, -1: {"verdict": "slower"},
+    }  # fmt: skip
+    for row, gpu in zip(rows, overview.scores["gpu"], strict=True):
+        place = {"gpu": gpu} if gpu is not None and gpu != _ALL else {}
+        linked: list[str] = list(row)
+        for column, terms in selected.items():
+            linked[column] = element("a", row[column], href=_rows(**kind, **place, **terms))
+        yield linked
 
 
 def _portable(contents: ReportContents) -> Html:
@@ -313,7 +330,7 @@ def _broke(contents: ReportContents) -> Html:
     if surprises.is_empty():
         return element("p", "Everything that failed is declared to fail in this way.", class_="statement")
     body = [
-        (*reason_cells(row), ", ".join(row["gpus"][:4]) + ("…" if len(row["gpus"]) > 4 else ""))
+        (_status_link(row), *reason_cells(row)[1:], ", ".join(row["gpus"][:4]) + ("…" if len(row["gpus"]) > 4 else ""))
         for row in surprises.head(_MOST_REASONS).iter_rows(named=True)
     ]
     notes = []
@@ -323,6 +340,10 @@ def _broke(contents: ReportContents) -> Html:
         notes.append(f"{number(contents.overview.expected, 'outcome')} failed as declared and are not listed.")
     table = _table((*REASON_HEAD, "GPUs"), body, texts=(*REASON_HEAD[:3], "GPUs"))
     return joined(_scrolled("What broke", table), element("p", " ".join(notes), class_="note") if notes else "")
+
+
+def _status_link(row: Mapping[str, Any]) -> Html:
+    return element("a", reason_cells(row)[0], href=_rows(status=row["status"], fault=row["fault"]))
 
 
 def _compared(found: Comparison) -> Html:

@@ -248,14 +248,14 @@ function againstChart(first, second, points, predicted) {
   const spread = thinned(points);
   const values = spread.map((point) => ({ ...point, ratio: times(point.x / point.y), there: `${micros(point.x)} µs`, here: `${micros(point.y)} µs` }));
   const ends = [Math.min(...points.flatMap(({ x, y }) => [x, y])), Math.max(...points.flatMap(({ x, y }) => [x, y]))];
-  const lines = [['as fast', 1], ...predicted].flatMap(([line, ratio]) => ends.map((x) => ({ x, y: x / ratio, line: ratio === 1 ? line : `${line} ${times(ratio)}` })));
+  const lines = [['as fast', 1], ...predicted.map(([line, ratio]) => [`${line} ${times(ratio)}`, ratio])].flatMap(([line, ratio]) => ends.map((x) => ({ x, y: x / ratio, line })));
   const log = (title) => ({ type: T.q, scale: { type: 'log' }, title, axis: { format: '~g', tickCount: 6, grid: false } });
   const x = { ...log(`${second}, µs`), field: 'x' };
   const y = { ...log(`${first}, µs`), field: 'y' };
   return chart(`Times on ${first} against ${second}`, {
     height: 460,
     layer: [
-      { data: { values: lines }, mark: { type: 'line', strokeWidth: 1.5, clip: true, color: colour('--soft') }, encoding: { x, y, strokeDash: { field: 'line', type: T.n, title: null } } },
+      { data: { values: lines }, mark: { type: 'line', strokeWidth: 1.5, clip: true, color: colour('--soft') }, encoding: { x, y, strokeDash: { field: 'line', type: T.n, title: null, legend: { labelLimit: 320 } } } },
       { data: { values }, mark: { type: 'point', clip: true, cursor: 'pointer' }, params: [ZOOM], encoding: { x, y, color: coloured('dtype', values), shape: shaped('dtype', values), tooltip: [['problem', 'problem'], ['candidate', 'candidate'], ['workload', 'size'], ['dtype', 'dtype'], ['here', first], ['there', second], ['ratio', `${first} is`]].map(([field, title]) => ({ field, type: T.n, title })) } },
     ],
   }, `${points.length.toLocaleString('en')} outcomes timed on both${spread.length < points.length ? `, ${spread.length.toLocaleString('en')} drawn` : ''}. Below the line "as fast", ${first} is faster. ${ZOOMED}`, cellsLink(['gpu', `${first},${second}`]));
@@ -285,7 +285,7 @@ function cascadePage() {
     title,
     h('div', { class: 'controls' }, keptChoice('problem', 'Problem', keys.map((key) => [key, key]))),
     h('div', { class: 'pair' },
-      chart('Efficiency', { height: 300, ...layers('efficiency', 'share of the fastest known here') }),
+      chart('Efficiency', { height: 300, ...layers('efficiency', 'share of the fastest known here') }, '', cellsLink(['problem', cell.problem(byProblem.get(setting('problem', keys))[0])])),
       chart('Performance portability as GPUs are added', { height: 300, ...layers('pp', 'running harmonic mean') })),
     note(`Efficiency: time of the fastest candidate of these tables on that GPU, divided by this candidate’s. The harmonic mean is 0 from the first GPU that a candidate fails on${zero ? ` (${zero} here)` : ''}. The page Answers has portability against a frozen table of best-known times, with intervals.`),
   ];
