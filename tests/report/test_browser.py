@@ -245,6 +245,14 @@ def test_a_chart_is_downloaded_as_svg_and_png(browser, write_page):
     assert files["SVG"].startswith(b"<svg")
 
 
+def test_a_problem_shows_its_history_over_nights(browser, write_page):
+    rows = [row for night in range(6) for row in timed("h200", "softmax", "one", 400.0 + 9 * night, night)]
+    with opened(browser, write_page(tables(rows))) as tab:
+        to(tab, "problem/softmax")
+        expect(tab.get_by_role("heading", name="History")).to_be_visible()
+        expect(tab.get_by_label("Speed-up night by night. Median over the sessions of a night.")).to_be_visible()
+
+
 def test_two_gpus_are_drawn_beside_their_data_sheets(browser, write_page):
     with opened(browser, write_page(tables(gpus_rows(flops=1e5, bytes=1e8)))) as tab:
         to(tab, "gpus?gpu=h200&than=h100")

@@ -31,7 +31,7 @@ function theme() {
   return {
     background: 'transparent', font: FONT, padding: 4, view: { stroke: null },
     axis: { labelColor: soft, titleColor: text, titleFontWeight: 500, gridColor: line, domainColor: line, tickColor: line, labelFontSize: 11, titleFontSize: 12, labelLimit: 220 },
-    legend: { labelColor: text, titleColor: soft, titleFontWeight: 500, labelFontSize: 12, symbolSize: 80, orient: 'top' },
+    legend: { labelColor: text, titleColor: soft, titleFontWeight: 500, labelFontSize: 12, symbolSize: 80, symbolBaseFillColor: text, orient: 'top' },
     header: { labelColor: text, titleColor: soft, labelFontSize: 12, labelFontWeight: 500 },
     range: { category: COLOURS.map(colour), ramp: { scheme: 'viridis' } },
     point: { filled: true, size: 34, opacity: 0.75 }, rule: { color: soft }, line: { strokeWidth: 2 },
@@ -54,9 +54,10 @@ function shaped(field, values, title = field) {
 // The chart of `spec` in a figure with a title, a text for those who cannot see it, what it says below, and the
 // address of its rows.
 function chart(title, spec, below = '', rows = '') {
-  const holder = h('div', { class: 'chart', role: 'img', 'aria-label': `${title}. ${below}` });
+  const description = `${title}. ${below}`; // Vega puts it into the label of the holder
+  const holder = h('div', { class: 'chart', role: 'img', 'aria-label': description });
   const made = h('figure', {}, h('figcaption', {}, title, imageButtons(title, () => holder.querySelector('svg')), rows ? [' ', h('a', { href: rows, 'aria-label': `Rows of ${title}` }, 'rows')] : null), holder, note(below));
-  drawn.push({ holder, spec });
+  drawn.push({ holder, spec: { description, ...spec } });
   return made;
 }
 

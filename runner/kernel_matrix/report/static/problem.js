@@ -31,7 +31,7 @@ function leaderColumns(frame, at, names) {
     { name: 'rank', title: 'rank', width: '4rem', hint: 'from one more than are surely faster, to those that are not surely slower: 1–3 is a tie', get: get('rank'), show: (_, row) => ranks(get('rank')(row), get('rank_high')(row)) },
     ...names,
     { name: 'speedup', title: 'speed-up', width: '5rem', get: get('speedup'), show: (value) => h('span', { class: `chip ${bucket(value)}` }, times(value)) },
-    { name: 'low', title: '95 % interval', width: '8rem', get: get('low'), show: (_, row) => between(get('low')(row), get('high')(row), times) },
+    { name: 'low', title: '95 % interval', width: '8rem', get: get('low'), show: (_, row) => between(get('low')(row), get('high')(row), (value) => `${plain(Number(value.toPrecision(3)))}×`) },
     { name: 'bar', title: '1/16 … 16×', width: '9rem', get: get('speedup'), show: (value, row) => intervalBar(value, get('low')(row), get('high')(row)) },
   ];
 }
