@@ -39,7 +39,7 @@ ALL = [
     ROOT / ".pre-commit-config.yaml",
     ROOT / ".github/zizmor.yml",
 ]
-PAGES = [ROOT / "docs" / "ci.md", ROOT / "SECURITY.md"]
+PAGES = [ROOT / "docs" / "how-to" / "ci.md", ROOT / "SECURITY.md"]
 
 
 def read(path):
@@ -146,7 +146,7 @@ def test_commands_of_recipes_are_found():
     ((_, rest),) = commands_of(ROOT / "docs/examples/ci/github/nightly.yml")
     assert rest.count(" --") == 7
     assert len(commands_of(ROOT / "docs/examples/ci/gitlab/gitlab-ci.yml")) == 5
-    assert ("baseline", "set") in dict(commands_of(ROOT / "docs/ci.md"))
+    assert ("baseline", "set") in dict(commands_of(ROOT / "docs/how-to/ci.md"))
 
 
 def test_citation_names_this_version():

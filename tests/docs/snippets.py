@@ -26,7 +26,7 @@ PAGES = (
     *sorted(
         path
         for path in (ROOT / "docs").rglob("*.md")
-        if "examples" not in path.parts and path.name not in ("contributing.md", "changelog.md")
+        if "examples" not in path.parts and path.name not in ("security.md", "contributing.md", "changelog.md")
     ),
 )
 

@@ -28,7 +28,7 @@ def read_documentation(page: str) -> str:
     return pages[page].read_text(encoding="utf-8")
 
 
-_NO_PAGES = ("examples/", "contributing.md", "changelog.md")
+_NO_PAGES = ("examples/", "security.md", "contributing.md", "changelog.md")
 """Below ``docs``: files of examples, and pages of the site that only include files from outside."""
 
 

@@ -34,7 +34,6 @@ def register(app: typer.Typer) -> None:
         matrix: Path | None = typer.Option(
             None, metavar="FILE", help="Show sources of candidates from this matrix; default: those that the runs name."
         ),
-        *,
         filter_: Filter = None,
         audit: bool = typer.Option(True, help="Also look for results that cannot be believed."),
         format_: str = typer.Option("", "--format", help="html, md or text; default: as the file is called."),
