@@ -64,7 +64,7 @@ def test_filtered_results_keep_the_merged_files(records):
 
 
 def test_filter_that_knows_no_key_names_them(example_tables):
-    with pytest.raises(UsageError, match="KEY=GLOB"):
+    with pytest.raises(UsageError, match="unknown key 'colour'"):
         Results(example_tables).filter("colour=red")
 
 
