@@ -65,7 +65,10 @@ class TableColumn:
 
     def text_of(self, row: Row) -> str:
         """Return the text of one row, on one line."""
-        return text_of(self.value_of(row)) if self.text is None else printable(self.text(row))
+        if self.text is None:
+            return text_of(self.value_of(row))
+        text = self.text(row)
+        return text if text.isprintable() else printable(text)
 
     @property
     def title(self) -> str:
