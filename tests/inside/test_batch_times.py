@@ -13,6 +13,7 @@ from kernel_matrix.inside.batch_times import (
     LATE_NS,
     MedianInterval,
     call_times,
+    calls_begin_early,
     longest_ns,
     median_interval,
     start_ns,
@@ -106,6 +107,35 @@ def test_call_times_of_a_delayed_judge_are_not_too_short():
     found = call_times([usual, delayed, block("eager", LONG)], "candidate", "eager")
     assert found[:-1] == [20_000] * 8
     assert found[-1] == pytest.approx(20_000, rel=0.01)
+
+
+def early(name, calls, *, call, switch=3_500_000, hidden=1.0, short=False):
+    """Make a block of which a share of the calls, ``hidden``, ran while the inputs were delivered."""
+    made = block(name, calls, call=round((1 - hidden) * call), delivered=0, short=short)
+    return replace(made, delivered_ns=tuple(round(switch + hidden * count * call) for count in calls))
+
+
+@pytest.mark.parametrize("hidden", [0.5, 1.0])
+def test_call_times_with_early_calls_contain_deliveries(hidden):
+    baseline = [early("eager", LONG, call=100_000, hidden=hidden), early("eager", (4,) * 8, call=100_000, short=True)]
+    ours = early("candidate", LONG, call=80_000, hidden=hidden)
+    assert calls_begin_early([*baseline, ours], "eager")
+    assert call_times([*baseline, ours], "eager", "eager") == pytest.approx([100_000] * 8, rel=0.001)
+    assert call_times([*baseline, ours], "candidate", "eager") == pytest.approx([80_000] * 8, rel=0.001)
+
+
+def test_call_times_with_early_calls_of_some_batches_agree():
+    baseline = [early("eager", LONG, call=100_000), early("eager", (4,) * 8, call=100_000, short=True)]
+    some = [early("candidate", (100,), call=80_000, hidden=share) for share in (0.0, 0.3, 1.0)]
+    assert call_times([*baseline, *some], "candidate", "eager") == pytest.approx([80_000] * 3, rel=0.001)
+
+
+@pytest.mark.parametrize(("more", "is_early"), [(0, False), (LATE_NS, False), (LATE_NS + 1, True)])
+def test_calls_begin_early_where_long_deliveries_take_longer(more, is_early):
+    short, long = block("eager", (4,) * 8, short=True), block("eager", LONG, delivered=5000 + more)
+    assert calls_begin_early([short, long], "eager") is is_early
+    assert not calls_begin_early([long], "eager")
+    assert not calls_begin_early([block("candidate", LONG, delivered=10**9), short, block("eager", LONG)], "eager")
 
 
 # Time until the end of the batch, usual hand-over, excess → the longest that a call can have taken.
