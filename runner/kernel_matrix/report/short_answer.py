@@ -49,7 +49,8 @@ def _faster_gpu(contents: ReportContents, answer: Answer | None) -> str:
         return "There is only one GPU, so there is nothing to compare it with."
     if answer is None or not answer.statements:
         return "Unknown: the GPUs have no timed work in common."
-    return answer.statements[0]
+    # The ratio and the ratios by limit; the section below has all sentences.
+    return ". ".join(answer.statements[0].split(". ")[:2]).rstrip(".") + "."
 
 
 def _not_portable(answer: Answer | None) -> str:
