@@ -44,7 +44,7 @@ from kernel_matrix.analysis.comparison import (
 )
 from kernel_matrix.analysis.outcomes import CELL_KEY
 from kernel_matrix.analysis.overall import overall_changes
-from kernel_matrix.analysis.sentences import listed, sentence
+from kernel_matrix.analysis.sentences import listed, rough_percent, sentence
 from kernel_matrix.errors import NothingSelectedError, UsageError
 
 _COLUMN: Final = {
@@ -322,7 +322,7 @@ def _notes_on_rows(rows: pl.DataFrame, rules: ComparisonRules) -> Iterator[str]:
 
 
 def _or_more(share: float | None) -> str:
-    return f"{100 * share:.2g} %" if share is not None else f"more than {math.expm1(MOST_SMALLEST):.0f}-fold"
+    return rough_percent(share) if share is not None else f"more than {math.expm1(MOST_SMALLEST):.0f}-fold"
 
 
 def _rows(number: int) -> str:

@@ -21,6 +21,7 @@ from kernel_matrix.analysis.differences import (
     unpaired_differences,
 )
 from kernel_matrix.analysis.relabelled_sessions import LEVELS
+from kernel_matrix.analysis.sentences import rough_percent
 
 MOST_SMALLEST: Final = float(np.log(100))
 """Logarithm of a change so large that nothing is found."""
@@ -147,7 +148,7 @@ def _estimates(found: LogDifferences, rules: ComparisonRules) -> pl.DataFrame:
 
 def _notes_on_noise(found: Sequence[_ClassDifferences]) -> Iterator[str]:
     for one in found:
-        size = f"{100 * one.differences.run_deviation:.2g} %"
+        size = rough_percent(one.differences.run_deviation)
         source = one.differences.run_source
         cell = f"a usual cell{one.words}"
         if source is NoiseSource.RUNS and one.differences.run_deviation:

@@ -23,6 +23,11 @@ def sentence(template: str, *parts: pl.Expr | str) -> pl.Expr:
     return pl.concat_str(pl.lit(pieces[0]), *between)
 
 
+def rough_percent(share: float) -> str:
+    """Write a share with two digits, and never with an exponent: ``0.0041`` as ``0.41 %``, ``1.32`` as ``130 %``."""
+    return f"{float(f'{100 * share:.2g}'):,.10g} %"
+
+
 def listed(words: Sequence[object], most: int) -> str:
     """Join the first ``most`` of ``words``: ``a, b and 3 more``."""
     more = f" and {len(words) - most:,} more" if len(words) > most else ""

@@ -30,6 +30,7 @@ def diagnose_host(
     results: str | Path = "results",
     sandbox: str = AUTO,
     lock: str | Path | None = None,
+    trial: bool = False,
 ) -> Iterator[CheckResult]:
     """Look at everything a cell needs on this host; changes nothing.
 
@@ -38,6 +39,7 @@ def diagnose_host(
         results: The folder that records would go to.
         sandbox: ``auto``, ``docker``, ``unpacked`` or ``process``.
         lock: The images lock; the matrix's own by default.
+        trial: Also import torch and run a reference in the sandbox, which takes seconds.
 
     Returns:
         The results as they come, since some checks take their time.
@@ -54,10 +56,10 @@ def diagnose_host(
     folder, lock_path = Path(results), Path(lock) if lock else None
     if matrix is None and not _MATRIX.is_file():
         reason = f"there is no {_MATRIX} in this folder"
-        host = Host(sandbox=sandbox, matrix_reason=reason, lock_path=lock_path, results=folder)
+        host = Host(sandbox=sandbox, matrix_reason=reason, lock_path=lock_path, results=folder, trial=trial)
     else:
         loaded = load_matrix(Path(matrix or _MATRIX))
-        host = Host(sandbox=sandbox, matrix=loaded, lock_path=lock_path, results=folder)
+        host = Host(sandbox=sandbox, matrix=loaded, lock_path=lock_path, results=folder, trial=trial)
     return examine(replace(host, plugin_faults=plugin_faults()))
 
 

@@ -34,6 +34,7 @@ from kernel_matrix.nightly.schedules import Schedule, cron, systemd
 from kernel_matrix.nightly.start import NightAgenda, agenda, new_night, one_at_a_time
 from kernel_matrix.nightly.state import read_state
 from kernel_matrix.nightly.webhook import check_webhooks, post, without_webhooks
+from kernel_matrix.report.formats import format_of
 from kernel_matrix.results.descriptions import printable
 from kernel_matrix.results.store import RecordStore
 
@@ -325,6 +326,8 @@ def _check(options: NightOptions) -> None:
         command_of(options.notify)
     check_webhooks(options.webhooks)
     check_keep(options.keep)
+    if options.report is not None:
+        format_of(options.report)
     if options.prometheus is not None:
         check_metrics_file(options.prometheus)
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kernel_matrix.attempt.clock_verdict import ClockVerdict
+from kernel_matrix.attempt.probe_process import last_words
 from kernel_matrix.attempt.session_processes import SessionResult
 from kernel_matrix.attempt.telemetry_join import JoinedReports, names_of
 from kernel_matrix.errors import ImageError
@@ -106,7 +107,9 @@ def _why_no_report(judge: ProcessExit | None, candidate: ProcessExit | None, bas
             return f"the {ended.role.value}'s process ended before it answered the judge: {how_it_ended(ended)}"
     if judge.killed:
         return "the judge did not end in time and was killed"
-    return f"the judge ended with code {judge.code}, signal {judge.signal}"
+    words = last_words(judge)
+    how = f"code {judge.code}" if judge.signal is None else f"signal {judge.signal}"
+    return f"the judge ended with {how}{f': {words}' if words else ''}"
 
 
 def _crashed(report: SessionReport, candidate: ProcessExit) -> Outcome:

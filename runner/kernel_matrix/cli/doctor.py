@@ -17,6 +17,9 @@ _Matrix = Annotated[
     Path | None, typer.Option("--matrix", metavar="FILE", help="The matrix to examine for; ./matrix.toml.")
 ]
 _Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where records would go.")]
+_Trial = Annotated[
+    bool, typer.Option("--trial/--no-trial", help="Also run a reference in the sandbox, which takes seconds.")
+]
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -31,12 +34,13 @@ def register(app: typer.Typer) -> None:
         results: _Results = Path("results"),
         sandbox: Sandbox = "auto",
         lock: Lock = None,
+        trial: _Trial = True,
         json: Json = False,
     ) -> None:
         """Look at everything a cell needs on this host, and say what to do about it. Exit code 4 when a line fails."""
         from kernel_matrix.api.host import CheckVerdict, diagnose_host
 
-        results_of_checks = diagnose_host(matrix, results=results, sandbox=sandbox, lock=lock)
+        results_of_checks = diagnose_host(matrix, results=results, sandbox=sandbox, lock=lock, trial=trial)
         shown = _print_json(results_of_checks) if json else _print(results_of_checks)
         if any(result.verdict is CheckVerdict.FAIL for result in shown):
             raise typer.Exit(4)

@@ -17,7 +17,7 @@ from kernel_matrix.model.enums import Fault, Status
 from kernel_matrix.model.messages import INTERPRETED
 
 if TYPE_CHECKING:
-    from kernel_matrix.api.run_cells import Listener, RunProgress
+    from kernel_matrix.api.run_cells import Listener, Record, RunProgress
     from kernel_matrix.api.try_kernel import TriedKernel
 
 _File = Annotated[Path, typer.Argument(metavar="FILE", help="A .py file with a class ModelNew, or a .cu file.")]
@@ -59,7 +59,7 @@ def try_file(
 ) -> None:
     """Judge one kernel here and now, on the GPU if there is one, with the PyTorch of this Python.
 
-    Exit code 1 unless it passes.
+    Exit code 1 unless it passes; 4 if this machine failed.
 
     For example:
 
@@ -70,7 +70,7 @@ def try_file(
     """
     from kernel_matrix.api.try_kernel import try_kernel
 
-    def judge() -> bool:
+    def judge() -> Record:
         with _spinner() as tell:
             tried = try_kernel(
                 file,
@@ -87,11 +87,12 @@ def try_file(
         else:
             for line in tried_lines(tried):
                 write_line(line)
-        return tried.record.outcome.status is Status.PASSED
+        return tried.record
 
     if not watch:
-        if not judge():
-            raise typer.Exit(1)
+        outcome = judge().outcome
+        if outcome.status is not Status.PASSED:
+            raise typer.Exit(4 if outcome.fault is Fault.INFRA else 1)
         return
     for _ in _saves([file, *([reference] if reference else [])]):
         try:

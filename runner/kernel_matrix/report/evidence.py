@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernel_matrix.analysis.comparison import Change, ComparedQuantity
+from kernel_matrix.analysis.sentences import rough_percent
 from kernel_matrix.report.number_format import one_line
 
 
@@ -42,7 +43,7 @@ def evidence(row: Mapping[str, Any], of: ComparedQuantity) -> str:
         parts.append(f"95 % interval {percent(row['ratio_low'])} to {percent(row['ratio_high'])}")
         parts.append(f"q {row['q']:.2g}, {row['test']}, {_sessions(row, 'base')} and {_sessions(row, 'new')}")
     if row["smallest"] is not None and row["change"] == Change.INCONCLUSIVE.value:
-        parts.append(f"a change of {100 * row['smallest']:.2g} % would have been found")
+        parts.append(f"a change of {rough_percent(row['smallest'])} would have been found")
     if row["cycles_ratio"] is not None and of is ComparedQuantity.TIME:
         parts.append(f"cycles {percent(row['cycles_ratio'])}")
     if row["differs"]:

@@ -30,13 +30,21 @@ FORMATS: Registry[Render] = Registry(
 )
 """Format → the function that writes it."""
 
-_BY_ENDING: Final = {".txt": "text"}
+_BY_ENDING: Final = {"": "html", ".htm": "html", ".markdown": "md", ".txt": "text"}
 
 
 def format_of(file: Path) -> str:
-    """Return the format for the file name's ending: the format of that name, and ``html`` for unknown endings."""
+    """Return the format for the file name's ending; ``html`` where it has none.
+
+    Raises:
+        UsageError: No format has that ending.
+    """
     ending = file.suffix.lower()
-    return _BY_ENDING.get(ending) or (ending[1:] if ending[1:] in FORMATS else "html")
+    name = _BY_ENDING.get(ending, ending[1:])
+    if name not in FORMATS:
+        known = ", ".join(f".{one}" for one in (*FORMATS, "txt") if one != "text")
+        raise UsageError(f"{file}: no report has the ending {ending}", next_step=f"{known}, or name a --format")
+    return name
 
 
 def render(name: str) -> Render:

@@ -23,6 +23,7 @@ CHECKS = {
     "Docker": "kernel_matrix.hosts.doctor.daemon",
     "unpacked images": "kernel_matrix.hosts.doctor.unpacked",
     "local processes": "kernel_matrix.hosts.doctor.local",
+    "trial": "kernel_matrix.hosts.doctor.trial",
     "drivers": "kernel_matrix.hosts.doctor.drivers",
     "GPUs in containers": "kernel_matrix.hosts.doctor.gpu_access",
     "container toolkit": "kernel_matrix.hosts.doctor.toolkit",
@@ -45,12 +46,14 @@ state of each GPU, rest of the host."""
 
 LIMIT_S = 30.0
 """Time limit of one check: a broken GPU or a dead network disk may never answer, and a slow one needs seconds."""
+_LIMITS_S = {"trial": 240.0}
+"""Checks with a limit of their own: from a cold disk, importing torch takes a minute."""
 
 
 def examine(host: Host) -> Iterator[CheckResult]:
     """Yield the results of every check as soon as it has ended; a check that fails or hangs yields a result, too."""
     for subject, module in CHECKS.items():
-        yield from bounded(subject, _lazy_check(module), host, LIMIT_S)
+        yield from bounded(subject, _lazy_check(module), host, _LIMITS_S.get(subject, LIMIT_S))
 
 
 def bounded(subject: str, check: Check, host: Host, limit_s: float) -> list[CheckResult]:

@@ -43,6 +43,8 @@ class Host:
     lock_path: Path | None = None
     """Image lock; ``None`` for the one beside the matrix."""
     results: Path = Path("results")
+    trial: bool = False
+    """Also run a reference in the sandbox, which takes seconds."""
     plugin_faults: tuple[str, ...] = ()
     """One line for each extension of an installed package that cannot be used."""
 
