@@ -25,6 +25,9 @@ import difflib
 from collections.abc import Sequence
 from typing import ClassVar
 
+NEXT_STEP = "\n  → "
+"""What stands between an error and its next step."""
+
 
 class KernelMatrixError(Exception):
     """Root of all errors that this program raises on purpose.
@@ -42,7 +45,7 @@ class KernelMatrixError(Exception):
         self.next_step = next_step
 
     def __str__(self) -> str:
-        return f"{self.what}\n  → {self.next_step}" if self.next_step else self.what
+        return f"{self.what}{NEXT_STEP}{self.next_step}" if self.next_step else self.what
 
 
 class UsageError(KernelMatrixError):

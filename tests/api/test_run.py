@@ -98,5 +98,5 @@ def test_run_of_nothing_says_so(field):
 
 
 def test_wrong_rerun_is_a_usage_error(field):
-    with pytest.raises(UsageError, match="allowed are none, failed, stale, all"):
+    with pytest.raises(UsageError, match="allowed: none, failed, stale, all"):
         kernel_matrix.run(planned(), "results", rerun="some")

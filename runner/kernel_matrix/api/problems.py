@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
 
-from kernel_matrix.errors import NothingSelectedError, UsageError
+from kernel_matrix.errors import NothingSelectedError, UsageError, suggestion
 from kernel_matrix.matrix.load import load_matrix
 from kernel_matrix.sources import (
     SOURCES,
@@ -59,8 +59,8 @@ def load_problems(source: str = "", path: str | Path | None = None) -> LoadedSou
         True
     """
     if source and source not in SOURCES:
-        what = f"--source {source} is not known; known: {', '.join(SOURCES)}"
-        raise UsageError(what, next_step="name one of these")
+        what = f"--source {source} is not known{suggestion(source, list(SOURCES))}"
+        raise UsageError(what, next_step=f"known: {', '.join(SOURCES)}")
     if source or path is not None:
         return load_source(source or "folder", Path(path) if path is not None else None)
     if MATRIX_FILE.is_file():

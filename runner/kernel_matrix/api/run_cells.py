@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 from kernel_matrix.api.plan import RunPlan, every_cell, load_matrix, make_plan
 from kernel_matrix.attempt.scratch import sweep_scratch
-from kernel_matrix.errors import GpuBusyError, InfrastructureError, NothingSelectedError, StoreError, UsageError
+from kernel_matrix.errors import (
+    GpuBusyError,
+    InfrastructureError,
+    NothingSelectedError,
+    StoreError,
+    UsageError,
+    suggestion,
+)
 from kernel_matrix.executors import EXECUTORS, CellRun
 from kernel_matrix.executors.events import EventKind, RunEvent
 from kernel_matrix.executors.local import Rerun, cells_to_run
@@ -359,7 +366,9 @@ def parse_rerun(word: str | Rerun) -> Rerun:
     try:
         return Rerun(word)
     except ValueError:
-        raise UsageError(f"--rerun {word}: allowed are {', '.join(r.value for r in Rerun)}") from None
+        allowed = [rerun.value for rerun in Rerun]
+        what = f"--rerun {word} is not known{suggestion(word, allowed)}"
+        raise UsageError(what, next_step=f"allowed: {', '.join(allowed)}") from None
 
 
 def new_run_id() -> str:

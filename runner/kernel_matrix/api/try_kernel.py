@@ -29,7 +29,7 @@ from kernel_matrix.model.enums import Dtype
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.registry import get_platform, host_inventory
 from kernel_matrix.sources import load_source
-from kernel_matrix.sources.folder import CANDIDATE_FOLDER, PROBLEM_FILE, REFERENCE_FILE
+from kernel_matrix.sources.folder import CANDIDATE_FOLDER, PROBLEM_FILE, REFERENCE_FILE, SUFFIXES
 from kernel_matrix.user_folders import state_root
 
 __all__ = ["TriedKernel", "try_kernel"]
@@ -123,6 +123,9 @@ def try_kernel(
         'passed'
     """
     path = _readable(Path(file))
+    if path.suffix not in SUFFIXES:
+        what = f"{path} is no {' or '.join(SUFFIXES)} file"
+        raise UsageError(what, next_step="a candidate is a Python module with ModelNew, or one file of native code")
     place = _choose_place(platform, read_environment(AUTO))
     folder = _new_folder(path)
     chosen, its_set = _own_problem(Path(reference), folder, dtype) if reference else _find_problem(problem, path)

@@ -15,7 +15,7 @@ from kernel_matrix.cli.options import Filter, Folders
 from kernel_matrix.cli.output import console, print_json
 from kernel_matrix.cli.table_options import ALL_COLUMNS, TableOptions, split_list, table_verb
 from kernel_matrix.cli.table_writer import TableColumn, write_table
-from kernel_matrix.errors import UsageError
+from kernel_matrix.errors import UsageError, suggestion
 
 if TYPE_CHECKING:
     from kernel_matrix.api.analyze import Answer
@@ -132,7 +132,8 @@ def _check_question(question: str) -> None:
     """
     if question not in ABOUT and question not in (added := _added_questions()):
         known = "\n".join(f"      {name:<12} {line}" for name, line in {**ABOUT, **added}.items())
-        problem = f"{question!r} is no question" if question else "no question was asked"
+        close = suggestion(question, [*ABOUT, *added])
+        problem = f"{question!r} is no question{close}" if question else "no question was asked"
         raise UsageError(problem, next_step=f"Ask one of\n{known}")
 
 

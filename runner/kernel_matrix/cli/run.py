@@ -20,7 +20,7 @@ def _only_candidate(value: str | None) -> str | None:
         UsageError: It is not allowed.
     """
     if value not in (None, "candidate"):
-        raise UsageError(f"--fail-on {value}: allowed is 'candidate'")
+        raise UsageError(f"--fail-on {value} is not known", next_step="allowed: candidate")
     return value
 
 

@@ -10,7 +10,14 @@ from pathlib import Path
 
 from kernel_matrix.environments import PythonEnvironment
 from kernel_matrix.environments.inspection import read_environment
-from kernel_matrix.errors import ImageError, InfrastructureError, PythonEnvironmentError, UsageError
+from kernel_matrix.errors import (
+    NEXT_STEP,
+    ImageError,
+    InfrastructureError,
+    PythonEnvironmentError,
+    UsageError,
+    suggestion,
+)
 from kernel_matrix.images import ResolvedImage
 from kernel_matrix.matrix import Matrix, Toolchain
 from kernel_matrix.plan import HostInventory, devices_matching
@@ -43,7 +50,10 @@ def check_sandbox(name: str) -> None:
         UsageError: if no sandbox has that name.
     """
     if name not in (AUTO, *SANDBOXES):
-        raise UsageError(f"unknown sandbox {name!r}; allowed: {', '.join((AUTO, *SANDBOXES))}")
+        allowed = (AUTO, *SANDBOXES)
+        raise UsageError(
+            f"unknown sandbox {name!r}{suggestion(name, allowed)}", next_step=f"allowed: {', '.join(allowed)}"
+        )
 
 
 def survey(
@@ -66,10 +76,9 @@ def survey(
     if sandbox != AUTO:
         chosen = _survey_with(sandbox, matrix, lock_path, allow_unpinned=allow_unpinned, sandbox_reason="")
         if not chosen.status.available:
-            raise InfrastructureError(
-                f"sandbox {sandbox} cannot be used: {chosen.status.reason}",
-                next_step="start it, or let the runner choose: --sandbox auto",
-            )
+            reason, _arrow, next_step = chosen.status.reason.partition(NEXT_STEP)
+            what = f"sandbox {sandbox} cannot be used: {reason}"
+            raise InfrastructureError(what, next_step=next_step or "let the runner choose: --sandbox auto")
         return chosen
     tried: list[HostSurvey] = []
     for name in SANDBOXES.usable():

@@ -173,7 +173,7 @@ def connect() -> Iterator[DockerClient]:
         client = container_daemon.connect(timeout_s=_TIMEOUT_S)
     except DockerException as error:
         raise ImageError(
-            f"No Docker daemon answers: {error}.",
+            f"No Docker daemon answers: {container_daemon.why_no_answer(error)}.",
             next_step="Start it, or check DOCKER_HOST; without one: --sandbox unpacked, or process for cells.",
         ) from error
     try:

@@ -20,7 +20,7 @@ def time_of_day(option: str, text: str) -> tuple[int, int]:
     """
     found = _TIME.fullmatch(text)
     if found is None:
-        raise UsageError(f"{option} {text!r}: give a local time as HH:MM, e.g. 05:30")
+        raise UsageError(f"{option} {text!r} is no time of day", next_step="give a local time as HH:MM, e.g. 05:30")
     return int(found[1]), int(found[2])
 
 

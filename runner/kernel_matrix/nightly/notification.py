@@ -26,7 +26,10 @@ def command_of(text: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise UsageError(f"--notify {text!r}: {error}") from None
+        what = f"--notify {text!r} cannot be split into words: {error}"
+        raise UsageError(
+            what, next_step="quote it as for a shell, e.g. --notify 'mail -s nightly me@example.org'"
+        ) from None
     if not words:
         raise UsageError("--notify is empty", next_step="e.g. --notify 'mail -s nightly me@example.org'")
     return words

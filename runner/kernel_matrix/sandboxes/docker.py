@@ -18,7 +18,7 @@ from docker.api import APIClient
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from requests.exceptions import RequestException
 
-from kernel_matrix.container_daemon import connect
+from kernel_matrix.container_daemon import connect, why_no_answer
 from kernel_matrix.errors import ImageError, InfrastructureError, SandboxError
 from kernel_matrix.hosts.process_token import owner_alive
 from kernel_matrix.model.enums import Role
@@ -323,11 +323,11 @@ def _gpu_access(info: Mapping[str, Any]) -> str:
 def _daemon_error(error: Exception) -> SandboxError:
     if "Permission denied" in str(error):
         return SandboxError(
-            f"this user may not talk to the Docker daemon: {error}",
+            f"this user may not talk to the Docker daemon: {why_no_answer(error)}",
             next_step="add the user to the group `docker` and log in again, or use the process sandbox",
         )
     return SandboxError(
-        f"no Docker daemon answers: {error}",
+        f"no Docker daemon answers: {why_no_answer(error)}",
         next_step=(
             "start it (`systemctl start docker`, or for Podman `podman.socket`), correct DOCKER_HOST, "
             "or use the process sandbox"

@@ -47,7 +47,7 @@ ITEMSIZES = {
 }
 """Bytes of one element of an input, the value of ``itemsize`` in a formula."""
 
-_SUFFIXES = (".py", SUFFIX)
+SUFFIXES = (".py", SUFFIX)
 """Suffixes of candidate files."""
 
 _NAME_RULE = "it must have letters, digits, '.', '_' and '-', and start with a letter or digit"
@@ -193,7 +193,7 @@ def _read_candidates(
     found: list[Candidate] = []
     refused: list[UnreadableItem] = []
     for problem_id, folder in folders:
-        files = sorted(file for suffix in _SUFFIXES for file in folder.glob(f"*{suffix}"))
+        files = sorted(file for suffix in SUFFIXES for file in folder.glob(f"*{suffix}"))
         good, bad = read_each(files, partial(_read_candidate, problem_id=problem_id))
         found += good
         refused += [*bad, *_find_orphaned_side_files(folder)]
@@ -248,7 +248,7 @@ def _native_fields(path: Path, source: bytes, document: TomlDocument) -> dict[st
 
 def _check_unique(path: Path) -> None:
     """Refuse both of two files with the same stem, because they would share the id and the side file."""
-    twins = [other.name for suffix in _SUFFIXES if (other := path.with_suffix(suffix)) != path and other.exists()]
+    twins = [other.name for suffix in SUFFIXES if (other := path.with_suffix(suffix)) != path and other.exists()]
     if twins:
         raise UnreadableFileError(path, f"{twins[0]} beside it has the same name, so both have the same id; rename one")
 
@@ -260,15 +260,15 @@ def _dtypes(values: Mapping[str, Any]) -> tuple[Dtype, ...]:
 def _find_orphaned_side_files(folder: Path) -> Iterator[UnreadableItem]:
     """Yield side files without a candidate, mostly left behind by a rename."""
     for side in sorted(folder.glob("*.toml")):
-        if not any(side.with_suffix(suffix).exists() for suffix in _SUFFIXES):
-            first, *others = (side.with_suffix(suffix).name for suffix in _SUFFIXES)
+        if not any(side.with_suffix(suffix).exists() for suffix in SUFFIXES):
+            first, *others = (side.with_suffix(suffix).name for suffix in SUFFIXES)
             reason = f"describes {first}, but neither {first} nor {', '.join(others)} is beside it"
             yield UnreadableItem(path=side, reason=reason)
 
 
 def _find_unknown_problems(root: Path, problems: Mapping[str, Problem]) -> Iterator[UnreadableItem]:
     """Yield folders with candidates for an unknown problem."""
-    for folder in sorted({file.parent for suffix in _SUFFIXES for file in root.rglob(f"*{suffix}")}):
+    for folder in sorted({file.parent for suffix in SUFFIXES for file in root.rglob(f"*{suffix}")}):
         problem_id = folder.relative_to(root).as_posix()
         if problem_id not in problems and "__pycache__" not in folder.parts:
             hint = suggestion(problem_id, list(problems))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from kernel_matrix.container_daemon import connect
+from kernel_matrix.container_daemon import connect, why_no_answer
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.hosts.survey import AUTO
 from kernel_matrix.matrix import Matrix, Policy
@@ -104,11 +104,11 @@ def ask_daemon() -> DaemonAnswer:
     try:
         client = connect(timeout_s=SUBPROCESS_TIMEOUT_S)
     except DockerException as error:
-        return DaemonAnswer(daemon=None, reason=str(error))
+        return DaemonAnswer(daemon=None, reason=why_no_answer(error))
     try:
         return DaemonAnswer(daemon=DaemonInfo(client.info(), client.api.api_version))
     except (DockerException, RequestException) as error:
-        return DaemonAnswer(daemon=None, reason=str(error))
+        return DaemonAnswer(daemon=None, reason=why_no_answer(error))
     finally:
         client.close()
 
