@@ -63,7 +63,7 @@ def test_completion_scripts_exist_for_shells(shell, monkeypatch):
 
 
 def test_help_lists_the_variables_of_the_page_of_commands():
-    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `(KERNEL_MATRIX_\w+)`", page, re.MULTILINE))
     assert set(re.findall(r"KERNEL_MATRIX_\w+", said("--help").stdout)) == documented != set()
 

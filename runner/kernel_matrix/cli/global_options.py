@@ -29,9 +29,10 @@ Environment:
   KERNEL_MATRIX_LOCK_DIR       folder of the device locks
   KERNEL_MATRIX_STATE_DIR      where calibrations of GPUs are kept
   KERNEL_MATRIX_UNPACKED_DIR   where unpacked images are kept
+  KERNEL_MATRIX_WEBHOOK        where `nightly` posts its summary
   NO_COLOR, PAGER              no colours; the program that shows long output
 
-docs/commands.md says more of each.
+`kernel-matrix docs commands` says more of each.
 """
 
 

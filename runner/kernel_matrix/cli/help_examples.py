@@ -34,6 +34,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "compare old new --confirm --matrix matrix.toml",
         "compare old new --filter 'problem=soft*' --all --csv",
     ),
+    "docs": (
+        "docs                                     every page",
+        "docs matrix",
+    ),
     "doctor": (
         "doctor                                   for ./matrix.toml",
         "doctor --matrix other.toml --json",
@@ -52,6 +56,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "images pull": ("images pull cu128 cu130", "images pull cu130 --archive cu130.tar"),
     "images verify": ("images verify cu130",),
     "import": ("import logs/ --out tables/others", "import results.jsonl --out tables/others --gpu h100 --dtype fp32"),
+    "init": (
+        "init mine                                a problem of your own, and a kernel for it",
+        "init lab --example gpu                   kernels on this machine's GPU, with pinned images",
+    ),
     "merge": ("merge                                    results/ into tables/", "merge results/nightly --out night"),
     "nightly": ("nightly matrix.toml --until 06:00",),
     "plan": (
@@ -89,6 +97,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "run - --sandbox process < matrix.toml",
     ),
     "sweep": ("sweep",),
+    "try": (
+        "try my_softmax.py --problem softmax",
+        "try my_kernel.py --reference mine.py --dtype bf16 --watch",
+    ),
 }
 """Verb → command lines without the program's name, with what they do."""
 

@@ -19,15 +19,7 @@ def register(app: typer.Typer) -> None:
 
 
 def init(folder: _Folder = Path(), *, example: _Example = "kernel") -> None:
-    """Write a commented matrix and a first candidate. No file is replaced.
-
-    For example:
-
-      kernel-matrix init mine                    a problem of your own, and a kernel for it
-
-      kernel-matrix init lab --example gpu       kernels on this machine's GPU, with pinned images
-
-    """
+    """Write a commented matrix and a first candidate. No file is replaced."""
     from kernel_matrix.api.start_project import EXAMPLES, start_project
 
     for path in start_project(folder, example):

@@ -60,13 +60,6 @@ def try_file(
     """Judge one kernel here and now, on the GPU if there is one, with the PyTorch of this Python.
 
     Exit code 1 unless it passes; 4 if this machine failed.
-
-    For example:
-
-      kernel-matrix try my_softmax.py --problem softmax
-
-      kernel-matrix try my_kernel.py --reference mine.py --dtype bf16 --watch
-
     """
     from kernel_matrix.api.try_kernel import try_kernel
 
