@@ -72,12 +72,12 @@ def test_what_cannot_be_done_says_what_can(lab: Path, arguments: tuple[str, ...]
 
 def test_example_of_the_documentation_gives_its_output(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "reference" / "import.md").read_text(encoding="utf-8")
-    blocks = dict(re.findall(r"^```(csv|toml|sh|text)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    blocks = dict(re.findall(r"^```(csv|toml|console|text)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
     put(tmp_path / "times.csv", blocks["csv"])
     put(tmp_path / "mapping.toml", blocks["toml"])
     printed = ""
-    for command in blocks["sh"].splitlines():
-        program, *arguments = command.split()
+    for command in blocks["console"].splitlines():
+        _prompt, program, *arguments = command.split()
         done = piped(tmp_path, *arguments)
         assert (program, done.returncode, done.stderr) == ("kernel-matrix", 0, "")
         printed = done.stdout

@@ -36,6 +36,7 @@ class Verb:
                 mark.write_text("clean")
 
 cli._VERBS = (Verb,)
+sys.argv.insert(1, "work")
 cli.main()
 """
 
@@ -62,6 +63,7 @@ def signal_this_thread():
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
 cli._VERBS = (Verb,)
+sys.argv.insert(1, "work")
 cli.main()
 """
 
