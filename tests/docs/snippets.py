@@ -2,7 +2,8 @@
 
 A page's blocks run in order, in one folder. Comments before a block say more::
 
-    <!-- example: in an empty folder -->    a new folder; without it, one that looks like a checkout
+    <!-- example: in an empty folder -->    a new folder
+    <!-- example: in a checkout -->         a new folder that looks like a checkout, as at the start of a page
     <!-- example: exit 5 -->                the last command ends with this code
     <!-- example: not run, REASON -->       needs what a test has not: its commands are parsed only
     <!-- examples: not run, REASON -->      the same for the whole page, at its top
@@ -68,9 +69,10 @@ class Snippet:
         return next((int(c.removeprefix("exit ")) for c in self.comments if c.startswith("exit ")), 0)
 
     @property
-    def starts_empty(self) -> bool:
-        """``True`` if it begins in a new, empty folder."""
-        return "in an empty folder" in self.comments
+    def new_folder(self) -> str:
+        """The kind of new folder that it begins in: ``empty``, ``checkout``, or nothing for the present one."""
+        kinds = {"in an empty folder": "empty", "in a checkout": "checkout"}
+        return next((kinds[comment] for comment in self.comments if comment in kinds), "")
 
     @property
     def commands(self) -> list[Command]:

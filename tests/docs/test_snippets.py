@@ -114,8 +114,8 @@ def test_commands_of_a_page_do_what_it_says(reader, blocks):
     for snippet in blocks:
         if snippet.why_not_run:
             continue
-        if snippet.starts_empty:
-            reader.new_folder(empty=True)
+        if snippet.new_folder:
+            reader.new_folder(empty=snippet.new_folder == "empty")
         for number, command in enumerate(snippet.commands):
             if command.text.startswith("cd "):
                 reader.folder = reader.folder / command.text[3:].strip()
