@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -169,14 +168,8 @@ def test_toml_of_a_page_is_toml(blocks):
         parse_toml(snippet.text.replace("…", ""))
 
 
-@pytest.mark.parametrize("blocks", by_page("json"))
-def test_json_of_a_page_is_json(blocks):
-    for snippet in blocks:
-        json.loads(snippet.text)
-
-
 def test_every_block_says_what_it_is():
-    known = {"console", "python", "toml", "json", "text", "yaml", "sh", "csv", "cpp", "sql"}
+    known = {"console", "python", "toml", "text", "yaml", "sh", "csv", "cpp", "sql"}
     unknown = [f"{s.page}:{s.line}: {s.language!r}" for s in ALL if s.language not in known]
     assert unknown == []
 
