@@ -18,6 +18,8 @@ import kernel_matrix
 from kernel_matrix.cli import main
 from tests.own_python import ROOT
 
+pytestmark = pytest.mark.torch  # without torch no cell can run, which then is the first mistake
+
 ANY = ""
 MISTAKES = [
     # ---- running

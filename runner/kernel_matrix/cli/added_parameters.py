@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 Verb = Callable[..., None]
 
@@ -26,12 +26,9 @@ def with_parameters(
         take: Called with their values; returns keyword arguments for ``verb``.
         instead_of: The parameter of ``verb`` that ``take`` provides; typer does not see it.
     """
-    hints = get_type_hints(verb, include_extras=True)
-    own = [
-        one.replace(annotation=hints[one.name])
-        for one in inspect.signature(verb).parameters.values()
-        if one.name != instead_of
-    ]
+    # Not get_type_hints: before Python 3.11 it puts Optional around what has the default None, and typer then sees no
+    # option there.
+    own = [one for one in inspect.signature(verb, eval_str=True).parameters.values() if one.name != instead_of]
     names = [one.name for one in added]
 
     @wraps(verb)
