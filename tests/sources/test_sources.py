@@ -52,7 +52,7 @@ def test_a_source_with_problems_of_its_own_needs_no_path(name):
 
 def test_a_source_without_problems_of_its_own_needs_one():
     with pytest.raises(UsageError, match="has no bundled problems"):
-        load_source("folder", None)
+        load_source("table", None)
 
 
 @pytest.mark.parametrize("name", CANDIDATE_SOURCES.built_in)
