@@ -48,7 +48,7 @@ def why_no_answer(error: BaseException) -> str:
         if isinstance(inner, FileNotFoundError):
             return f"there is no socket {address}"
         if isinstance(inner, PermissionError):
-            return f"this user may not open {address}"
+            return f"no permission to open {address}"
         if isinstance(inner, ConnectionRefusedError):
             return f"nothing listens at {address}"
         if isinstance(inner, TimeoutError):

@@ -11,7 +11,7 @@ from kernel_matrix.errors import UsageError, suggestion
 
 _TERM = re.compile(r"(?P<key>[^=!]*)(?P<operator>!?=)(?P<globs>.*)", re.DOTALL)
 _SHORTENED = ("id", "run")
-"""Keys whose values may be cut short, because nobody types all of them."""
+"""Keys whose values are long: the beginning of one is enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
-    """What ``kernel-matrix`` with ``arguments`` writes to a terminal of 200 columns."""
+    """Return the output of ``kernel-matrix`` with ``arguments`` on a terminal of 200 columns."""
     mine, its = pty.openpty()
     own = {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "200", "PAGER": "cat"}
     with subprocess.Popen(

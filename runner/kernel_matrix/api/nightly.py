@@ -333,7 +333,7 @@ def _check(options: NightOptions) -> None:
 
 
 def _announce(options: NightOptions, matrix: str, document: Mapping[str, Any]) -> dict[str, str]:
-    """Tell everyone who is to know; return what went wrong with each, as in :attr:`NightResult.errors`."""
+    """Write the metrics, post to the webhooks and run the command; return the :attr:`NightResult.errors`."""
     file = options.prometheus
     return {
         "prometheus": write_metrics(file, matrix, document) if file is not None else "",

@@ -19,6 +19,8 @@ class ExampleProject:
     description: str
     next_commands: tuple[str, ...]
     """What to run first in the new folder."""
+    has_softmax: bool = False
+    """``True``: its first candidate is the softmax in ``docs/examples/projects/shared/``."""
     needs_images: bool = False
     """``True``: it also gets ``images/``, with the lock and the recipes of the pinned images."""
 
@@ -27,10 +29,12 @@ EXAMPLES = {
     "cpu": ExampleProject(
         description="kernels judged on this machine's CPU, without Docker",
         next_commands=("kernel-matrix run", "kernel-matrix results"),
+        has_softmax=True,
     ),
     "gpu": ExampleProject(
         description="kernels on this machine's GPU, with the PyTorch at hand and with a pinned image",
         next_commands=("kernel-matrix doctor", "kernel-matrix run --filter toolchain=here", "kernel-matrix results"),
+        has_softmax=True,
         needs_images=True,
     ),
     "kernel": ExampleProject(
@@ -40,6 +44,7 @@ EXAMPLES = {
     "nightly": ExampleProject(
         description="nights: every cell anew, compared with a baseline, with a report",
         next_commands=("kernel-matrix images pull cu130", "kernel-matrix nightly --until 06:30 --dry-run"),
+        has_softmax=True,
         needs_images=True,
     ),
 }
@@ -85,6 +90,8 @@ def start_project(folder: str | Path = ".", example: str = "kernel") -> list[Pat
 def _files(example: str) -> Iterator[tuple[str, Path]]:
     """Yield the name of each file below the new folder, and the file to copy."""
     yield from _tree(bundled_path("docs", f"examples/projects/{example}"))
+    if EXAMPLES[example].has_softmax:
+        yield from _tree(bundled_path("docs", "examples/projects/shared"))
     if EXAMPLES[example].needs_images:
         yield from ((f"images/{name}", source) for name, source in _tree(bundled_path("images")))
 

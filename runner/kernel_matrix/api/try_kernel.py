@@ -62,13 +62,10 @@ class TriedKernel:
     """Workload → 95 % interval of the candidate's median time, nanoseconds, in the first session that has its times."""
     objections: Sequence[tuple[str, str]]
     """Checks of the audit that object to what was measured, each with its evidence."""
+    record_path: Path
+    """The record's file."""
     matrix: Path
-    """The matrix that was written and run, beside the folder ``results`` with the record."""
-
-    @property
-    def record_path(self) -> Path:
-        """The record's file."""
-        return next((self.matrix.parent / "results").glob("*/records/*.json"))
+    """The matrix that was written and run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +101,7 @@ def try_kernel(
         reference: In place of ``problem``: a module with ``Model`` and ``get_inputs``.
         dtype: By default the problem's first.
         workload: Name of the shapes. By default ``default`` on a GPU and ``smoke`` on a CPU, else the problem's first.
-        platform: ``cpu``, for example; by default a GPU's if one is here that this PyTorch
-            is built for.
+        platform: ``cpu``, for example; by default a GPU's if one is here that this PyTorch is built for.
         sessions: Number of sessions; from two on there is an interval between sessions.
         listener: As for :func:`kernel_matrix.run`.
 
@@ -171,6 +167,7 @@ def _judge(matrix: Path, place: _Place, listener: Listener | None) -> TriedKerne
         rows=rows,
         intervals_ns=dict(_intervals(records[-1])),
         objections=objections,
+        record_path=ran.records / f"{records[-1].stem}.json",
         matrix=matrix,
     )
 

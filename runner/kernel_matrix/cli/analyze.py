@@ -51,69 +51,76 @@ _Value = TypeVar("_Value")
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
+    app.command()(table_verb(analyze))
 
-    @app.command()
-    @table_verb
-    def analyze(  # noqa: PLR0917  # typer passes options by name
-        question: str = typer.Argument("", help=f"One of {', '.join(ABOUT)}.", show_default=False),
-        folders: Folders = None,
-        by: list[str] = typer.Option(None, metavar="A,B", help="Slice by these: gpu,dtype,method,…"),
-        platforms: list[str] = typer.Option(None, metavar="A,B", help="GPUs that are compared; default: all."),
-        p: list[str] = typer.Option(None, metavar="A,B", help="The p of fast_p."),
-        k: list[str] = typer.Option(None, metavar="A,B", help="The k of pass@k."),
-        margin: float = typer.Option(None, help="Differences up to this share are none.", show_default=False),
-        best_known: Path | None = typer.Option(
-            None, metavar="FILE", help="Frozen table of best-known times, for portability.", show_default=False
-        ),
-        freeze: Path | None = typer.Option(
-            None,
-            "--freeze-best-known",
-            metavar="FILE",
-            help="First write the best times of these tables to FILE, and use them; for portability.",
-            show_default=False,
-        ),
-        weights: Path | None = typer.Option(
-            None, metavar="FILE", help="Weights of problems and categories, for gpus.", show_default=False
-        ),
-        explain: bool = typer.Option(False, "--explain", help="Also say what each column means."),
-        *,
-        filter_: Filter = None,
-        table: TableOptions,
-    ) -> None:
-        """Answer a question from all results together: scores, portability, ranks, variance and more."""
-        _check_question(question)
-        if best_known is not None and freeze is not None:
-            raise UsageError("--best-known and --freeze-best-known exclude each other", next_step="Leave one out.")
-        from kernel_matrix.api.analyze import analyze as ask
-        from kernel_matrix.api.analyze import freeze_best_known
 
-        given: dict[str, Any] = {
-            "by": _listed(by, str, "--by"),
-            "platforms": _listed(platforms, str, "--platforms"),
-            "thresholds": _listed(p, float, "--p"),
-            "draws": _listed(k, int, "--k"),
-            "margin": margin,
-            "best_known": best_known if freeze is None else freeze,
-            "weights": weights,
-        }
-        given = {name: value for name, value in given.items() if value not in (None, ())}
-        _check(question, given)
-        with opened(folders or [Path("results")], filter_) as results:
-            if freeze is not None:
-                best = freeze_best_known(results, freeze)
-                line = f"{freeze}: {best.table.height} best-known times, content hash {best.sha256}"
-                console(stderr=True).print(printable(line), markup=False)
-            answers = ask(question, results, **given)
-        table.check(name for answer in answers for name in answer.table.columns)
-        if table.as_json:
-            print_json(_document(question, given.get("by", ()), answers))
-            return
-        answers = _with_columns(answers, table.columns)
-        if table.for_people:
-            _print(answers, replace(table, limit=table.limit or _ROWS), explain=explain)
-        else:
-            for answer in answers:
-                write_table(*_table(answer), table, title=answer.title if len(answers) > 1 else "", checked=True)
+def analyze(  # noqa: PLR0917  # typer passes options by name
+    question: str = typer.Argument("", help=f"One of {', '.join(ABOUT)}.", show_default=False),
+    folders: Folders = None,
+    by: list[str] = typer.Option(None, metavar="A,B", help="Slice by these: gpu,dtype,method,…"),
+    platforms: list[str] = typer.Option(None, metavar="A,B", help="GPUs that are compared; default: all."),
+    p: list[str] = typer.Option(None, metavar="A,B", help="The p of fast_p."),
+    k: list[str] = typer.Option(None, metavar="A,B", help="The k of pass@k."),
+    margin: float = typer.Option(None, help="Differences up to this share are none.", show_default=False),
+    best_known: Path | None = typer.Option(
+        None, metavar="FILE", help="Frozen table of best-known times, for portability.", show_default=False
+    ),
+    freeze: Path | None = typer.Option(
+        None,
+        "--freeze-best-known",
+        metavar="FILE",
+        help="First write the best times of these tables to FILE, and use them; for portability.",
+        show_default=False,
+    ),
+    weights: Path | None = typer.Option(
+        None, metavar="FILE", help="Weights of problems and categories, for gpus.", show_default=False
+    ),
+    explain: bool = typer.Option(False, "--explain", help="Also say what each column means."),
+    *,
+    filter_: Filter = None,
+    table: TableOptions,
+) -> None:
+    """Answer a question from all results together: scores, portability, ranks, variance and more."""
+    _check_question(question)
+    if best_known is not None and freeze is not None:
+        raise UsageError("--best-known and --freeze-best-known exclude each other", next_step="Leave one out.")
+    from kernel_matrix.api.analyze import analyze as ask
+    from kernel_matrix.api.analyze import freeze_best_known
+
+    given: dict[str, Any] = {
+        "by": _listed(by, str, "--by"),
+        "platforms": _listed(platforms, str, "--platforms"),
+        "thresholds": _listed(p, float, "--p"),
+        "draws": _listed(k, int, "--k"),
+        "margin": margin,
+        "best_known": best_known if freeze is None else freeze,
+        "weights": weights,
+    }
+    given = {name: value for name, value in given.items() if value not in (None, ())}
+    _check(question, given)
+    with opened(folders or [Path("results")], filter_) as results:
+        if freeze is not None:
+            best = freeze_best_known(results, freeze)
+            line = f"{freeze}: {best.table.height} best-known times, content hash {best.sha256}"
+            console(stderr=True).print(printable(line), markup=False)
+        answers = ask(question, results, **given)
+    _write(question, given, answers, table, explain=explain)
+
+
+def _write(
+    question: str, given: Mapping[str, Any], answers: list[Answer], table: TableOptions, *, explain: bool
+) -> None:
+    """Write the answers in the form that ``table`` asks for."""
+    table.check(name for answer in answers for name in answer.table.columns)
+    if table.as_json:
+        print_json(_document(question, given.get("by", ()), answers))
+        return
+    answers = _with_columns(answers, table.columns)
+    if table.for_people:
+        _print(answers, replace(table, limit=table.limit or _ROWS), explain=explain)
+    else:
+        for answer in answers:
+            write_table(*_table(answer), table, title=answer.title if len(answers) > 1 else "", checked=True)
 
 
 def _added_questions() -> dict[str, str]:

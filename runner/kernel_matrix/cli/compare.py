@@ -18,7 +18,7 @@ from kernel_matrix.cli.opened_tables import opened
 from kernel_matrix.cli.options import Filter, command_line
 from kernel_matrix.cli.output import console, print_json
 from kernel_matrix.cli.table_options import TableOptions, table_verb
-from kernel_matrix.cli.table_writer import TableColumn, write_table
+from kernel_matrix.cli.table_writer import TableColumn, on_request, write_table
 from kernel_matrix.errors import NothingComparedError, RegressionError, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -245,5 +245,4 @@ def _columns(found: Comparison) -> list[TableColumn]:
             shortest=24,
         ),
     ]
-    names = {column.name for column in shown}
-    return [*shown, *(TableColumn(name=name, on_request=True) for name in found.rows.columns if name not in names)]
+    return [*shown, *on_request(found.rows.columns, shown)]

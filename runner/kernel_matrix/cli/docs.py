@@ -29,8 +29,9 @@ def docs(page: _Page = "") -> None:
     elif sys.stdout.isatty():
         from rich.markdown import Markdown
 
-        screen = console()
-        with screen.pager(styles=True):
-            screen.print(Markdown(read_documentation(page)))
+        from kernel_matrix.cli.pager import paged
+
+        with paged(wanted=True):
+            console().print(Markdown(read_documentation(page)))
     else:
         write_line(read_documentation(page).rstrip())

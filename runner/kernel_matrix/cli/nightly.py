@@ -62,67 +62,72 @@ _At = Annotated[str, typer.Option("--at", metavar="HH:MM", help="When such a nig
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
+    app.command()(nightly)
 
-    @app.command()
-    def nightly(
-        matrix: MatrixFile = Path("matrix.toml"),
-        *,
-        until: _Until = "",
-        results: _Results = Path("results"),
-        baseline: _Baseline = "",
-        find: _Find = 0.05,
-        notify: _Notify = "",
-        webhook: _Webhook = None,
-        prometheus: _Prometheus = None,
-        keep: _Keep = None,
-        report: _Report = None,
-        sandbox: Sandbox = "auto",
-        lock: Lock = None,
-        filter_: Filter = None,
-        allow_unpinned: Unpinned = False,
-        build: Build = False,
-        dry_run: _DryRun = False,
-        print_systemd: _Systemd = False,
-        print_cron: _Cron = False,
-        at: _At = "22:00",
-        json: JsonAfterProgress = False,
-    ) -> None:
-        """Measure every cell anew until a deadline, compare with a baseline, report, and notify.
 
-        What a night does not come to is what the next one begins with. Exit 5: something broke or is slower; 4: the
-        machine failed; 75: a GPU, or the night itself, was busy; 6: nothing could be compared.
-        """
-        from kernel_matrix.api.nightly import NightOptions
+def nightly(
+    matrix: MatrixFile = Path("matrix.toml"),
+    *,
+    until: _Until = "",
+    results: _Results = Path("results"),
+    baseline: _Baseline = "",
+    find: _Find = 0.05,
+    notify: _Notify = "",
+    webhook: _Webhook = None,
+    prometheus: _Prometheus = None,
+    keep: _Keep = None,
+    report: _Report = None,
+    sandbox: Sandbox = "auto",
+    lock: Lock = None,
+    filter_: Filter = None,
+    allow_unpinned: Unpinned = False,
+    build: Build = False,
+    dry_run: _DryRun = False,
+    print_systemd: _Systemd = False,
+    print_cron: _Cron = False,
+    at: _At = "22:00",
+    json: JsonAfterProgress = False,
+) -> None:
+    """Measure every cell anew until a deadline, compare with a baseline, report, and notify.
 
-        if not 0 < find < 100:
-            raise UsageError(f"--find {find:g} is no share above 0", next_step="0.05 means slower by 5 %")
-        if not until:
-            raise UsageError("nightly needs a deadline", next_step="e.g. --until 06:30")
-        options = NightOptions(
-            matrix=matrix,
-            until=until,
-            results=results,
-            baseline=baseline,
-            find=find,
-            notify=notify,
-            webhooks=tuple(webhook or ()),
-            prometheus=prometheus,
-            keep=keep,
-            report=report,
-            sandbox=sandbox,
-            lock=lock,
-            filters=tuple(filter_ or ()),
-            allow_unpinned=allow_unpinned,
-            build=build,
-        )
-        if print_systemd or print_cron:
-            _print_schedules(options, at, units=print_systemd, line=print_cron)
-        elif dry_run:
-            _print_dry_run(options, as_json=json)
-        else:
-            code = _run(options, as_json=json)
-            if code:
-                raise typer.Exit(code)
+    What a night does not come to is what the next one begins with. Exit 5: something broke or is slower; 4: the
+    machine failed; 75: a GPU, or the night itself, was busy; 6: nothing could be compared.
+    """
+    from kernel_matrix.api.nightly import NightOptions
+
+    _check(until, find)
+    options = NightOptions(
+        matrix=matrix,
+        until=until,
+        results=results,
+        baseline=baseline,
+        find=find,
+        notify=notify,
+        webhooks=tuple(webhook or ()),
+        prometheus=prometheus,
+        keep=keep,
+        report=report,
+        sandbox=sandbox,
+        lock=lock,
+        filters=tuple(filter_ or ()),
+        allow_unpinned=allow_unpinned,
+        build=build,
+    )
+    if print_systemd or print_cron:
+        _print_schedules(options, at, units=print_systemd, line=print_cron)
+    elif dry_run:
+        _print_dry_run(options, as_json=json)
+    else:
+        code = _run(options, as_json=json)
+        if code:
+            raise typer.Exit(code)
+
+
+def _check(until: str, find: float) -> None:
+    if not 0 < find < 100:
+        raise UsageError(f"--find {find:g} is no share above 0", next_step="0.05 means slower by 5 %")
+    if not until:
+        raise UsageError("nightly needs a deadline", next_step="e.g. --until 06:30")
 
 
 def _run(options: NightOptions, *, as_json: bool) -> int:

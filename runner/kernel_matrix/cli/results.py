@@ -25,7 +25,7 @@ from kernel_matrix.cli.opened_tables import nothing_matches, opened
 from kernel_matrix.cli.options import Filter
 from kernel_matrix.cli.output import console, write_cut_line, write_line
 from kernel_matrix.cli.table_options import TableOptions, table_verb
-from kernel_matrix.cli.table_writer import Row, TableColumn, write_table
+from kernel_matrix.cli.table_writer import Row, TableColumn, on_request, write_table
 from kernel_matrix.model.enums import ClockState, Fault, Status
 
 _NOTES = 8
@@ -84,8 +84,7 @@ def _terms(latest: Callable[..., Any], filters: Sequence[str], run: str) -> list
 def _columns(rows: Sequence[Row]) -> list[TableColumn]:
     """Return the columns for people, then what else a row has, on request."""
     shown = [*_identity(), *_times(), *_conditions()]
-    names = {column.name for column in shown}
-    return [*shown, *(TableColumn(name=name, on_request=True) for name in rows[0] if name not in names)]
+    return [*shown, *on_request(rows[0], shown)]
 
 
 def _identity() -> list[TableColumn]:

@@ -30,7 +30,7 @@ ALL_COLUMNS = "all"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
-    """What the command line wants of tables."""
+    """Form, columns and order of the tables that a command line asks for."""
 
     format: TableFormat = TableFormat.TABLE
     columns: tuple[str, ...] = ()
@@ -43,12 +43,12 @@ class TableOptions:
 
     @property
     def as_json(self) -> bool:
-        """Whether one JSON document is wanted, and no table."""
+        """``True`` if one JSON document is wanted in place of tables."""
         return self.format is TableFormat.JSON
 
     @property
     def for_people(self) -> bool:
-        """Whether a table is wanted that people read on a terminal, with notes below it."""
+        """``True`` if people read the table on a terminal, with notes below it."""
         return self.format is TableFormat.TABLE
 
     def check(self, known: Iterable[str]) -> None:

@@ -96,6 +96,12 @@ def text_of(value: Any) -> str:
     return printable(str(value))
 
 
+def on_request(names: Iterable[str], shown: Iterable[TableColumn]) -> list[TableColumn]:
+    """Return a column for each of ``names`` that ``shown`` has not, shown only where ``--columns`` names it."""
+    known = {column.name for column in shown}
+    return [TableColumn(name=name, on_request=True) for name in names if name not in known]
+
+
 def write_table(
     rows: Sequence[Row],
     columns: Sequence[TableColumn],

@@ -4,9 +4,8 @@ A batch of ``n`` calls takes ``a + n t`` by the judge's clock: ``a`` is what sta
 the time of a call. Short batches of the baseline, which is not hostile, show ``a``; those of others would not, since a
 contestant that is slow in short batches would look fast.
 
-The clock of a batch starts when its inputs are delivered. On some days, in all batches of a session, the device goes on
-with the calls before it tells the judge so, and the calls are over when the clock starts. The delivery then belongs to
-the batch: see :func:`calls_begin_early`.
+The clock of a batch starts when its inputs are delivered. In some sessions the calls run before the judge learns that
+they may, and are over when the clock starts. The delivery then belongs to the batch: see :func:`calls_begin_early`.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ def calls_begin_early(blocks: Sequence[BatchBlock], baseline: str) -> bool:
     )
     if not short or not long:
         return False
-    few, many = (_interval(block.delivered_ns for block in side).estimate for side in (short, long))
+    few, many = (median(chain.from_iterable(block.delivered_ns for block in side)) for side in (short, long))
     return many - few > LATE_NS
 
 

@@ -34,7 +34,7 @@ class OldNights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedNights:
-    """What was removed."""
+    """The nights that were removed, and those that were not."""
 
     names: Sequence[str] = ()
     spared: Sequence[str] = ()

@@ -81,7 +81,7 @@ def _parts(url: str) -> SplitResult | None:
 
 
 def _plain(text: str) -> str:
-    """Return ``text`` as chats show it: names of candidates mention nobody and make no links of Slack's form."""
+    """Escape ``text`` so that names of candidates neither call people in a chat nor become links of Slack's form."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return escaped.replace("@", "@\u200b")  # else Mattermost would call everybody for a candidate named @all
 

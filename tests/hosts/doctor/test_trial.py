@@ -57,7 +57,7 @@ def test_torch_that_cannot_be_imported_is_found(torchless: Path, tmp_path: Path)
 
 
 @pytest.mark.torch
-def test_torch_that_cannot_be_imported_is_not_the_candidates_fault(torchless: Path, tmp_path: Path) -> None:
+def test_torch_that_cannot_be_imported_blames_no_candidate(torchless: Path, tmp_path: Path) -> None:
     candidate = tmp_path / "mine.py"
     candidate.write_text((ROOT / "problems" / "relu" / "candidates" / "torch_clamp.py").read_text())
     command = (str(torchless), "-m", "kernel_matrix", "try", "mine.py", "--problem", "relu", "--json")
