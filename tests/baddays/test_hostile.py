@@ -38,6 +38,9 @@ policy.pids = 64  # a busy machine may take a hundredth of a second for a fork
 [[override]]
 match.candidate = "relu/eats_memory"
 policy.memory_mib = 768  # a machine may take seconds per GiB that it has not given to anybody yet
+policy.first_call_timeout_s = 120  # and much longer while other work wants memory too
+policy.call_timeout_s = 120
+policy.session_timeout_s = 300
 """
 
 EVIDENCE = {
