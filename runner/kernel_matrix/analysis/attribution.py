@@ -55,6 +55,8 @@ _DRAWS: Final = (40, 200)
 Tibshirani, *An Introduction to the Bootstrap*, 1993, section 6.4)."""
 _DRAWN_ROWS: Final = 5e6
 """Combinations that the models of all draws may process together; bounds the run time."""
+_ROWS_AT_ONCE: Final = 1e6
+"""Rows of draws that are in memory together."""
 _FEW_TASKS: Final = 10
 """Problems; with fewer, the bootstrap's intervals are too narrow, and a note says so."""
 _PER_LEVEL: Final = 3
@@ -76,8 +78,11 @@ _START: Final = 4.0
 
 
 def _binned(codes: Integers, values: Floats, levels: int) -> Floats:
-    """Sum ``values`` per code."""
-    return np.bincount(codes, values, levels).astype(np.float64, copy=False)
+    """Sum ``values`` per code, along the last axis."""
+    rows = values.reshape(-1, len(codes))
+    places = codes + levels * np.arange(len(rows))[:, None]
+    found = np.bincount(places.ravel(), rows.ravel(), levels * len(rows)).astype(np.float64, copy=False)
+    return found.reshape(*values.shape[:-1], levels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,8 @@ class EffectDesign:
     """Design of a model with one effect per level, on the combinations of levels that occur.
 
     A model's columns are all levels of its first factor and all but the first level of each other factor. The design
-    matrix is never built: its products are sums over combinations that share levels.
+    matrix is never built: its products are sums over combinations that share levels. Arguments may have leading axes,
+    which the results have too: draws of a bootstrap are fitted together, since one by one takes several times as long.
     """
 
     names: tuple[str, ...]
@@ -107,32 +113,35 @@ class EffectDesign:
     def sums(self, values: Floats, factors: Sequence[int]) -> Floats:
         """Multiply the model's columns with ``values``, one per combination."""
         found = [_binned(self.codes[:, one], values, self.levels[one]) for one in factors]
-        return np.concatenate([found[0], *(part[1:] for part in found[1:])])
+        return np.concatenate([found[0], *(part[..., 1:] for part in found[1:])], axis=-1)
 
     def products(self, weights: Floats, factors: Sequence[int]) -> Floats:
         """Multiply the model's columns with each other, weighting each combination."""
         starts = np.cumsum([0, *(self.levels[one] for one in factors)])
-        found = np.zeros((starts[-1], starts[-1]))
+        outer = weights.shape[:-1]
+        found = np.zeros((*outer, starts[-1], starts[-1]))
         for number, one in enumerate(factors):
-            place = slice(starts[number], starts[number + 1])
-            np.fill_diagonal(found[place, place], _binned(self.codes[:, one], weights, self.levels[one]))
+            place = np.arange(starts[number], starts[number + 1])
+            found[..., place, place] = _binned(self.codes[:, one], weights, self.levels[one])
         for (first, one), (second, other) in combinations(enumerate(factors), 2):
             shape = (self.levels[one], self.levels[other])
-            block = _binned(self._pair(one, other), weights, shape[0] * shape[1]).reshape(shape)
+            block = _binned(self._pair(one, other), weights, shape[0] * shape[1]).reshape(*outer, *shape)
             rows, columns = slice(starts[first], starts[first + 1]), slice(starts[second], starts[second + 1])
-            found[rows, columns], found[columns, rows] = block, block.T
+            found[..., rows, columns], found[..., columns, rows] = block, block.swapaxes(-1, -2)
         kept = np.delete(np.arange(starts[-1]), starts[1:-1])
-        kept_only: Floats = found[np.ix_(kept, kept)]
+        kept_only: Floats = found[..., kept[:, None], kept]
         return kept_only
 
     def predicted(self, coefficients: Floats, factors: Sequence[int]) -> Floats:
         """Compute the linear predictor per combination: the sum of its levels' coefficients."""
-        found = np.zeros(len(self.codes))
+        found = np.zeros((*coefficients.shape[:-1], len(self.codes)))
         place = 0
         for number, one in enumerate(factors):
-            own = coefficients[place : place + self.levels[one] - bool(number)]
-            found += (np.concatenate([[0.0], own]) if number else own)[self.codes[:, one]]
-            place += len(own)
+            ahead = int(number > 0)  # the first level has no coefficient of its own
+            own = np.zeros((*coefficients.shape[:-1], self.levels[one]))
+            own[..., ahead:] = coefficients[..., place : place + self.levels[one] - ahead]
+            found += own[..., self.codes[:, one]]
+            place += self.levels[one] - ahead
         return found
 
     def rank(self, factors: Sequence[int]) -> int:
@@ -171,62 +180,82 @@ class TaskSums:
     squares: Floats
     """Sum of its squares."""
 
-    def summed(self, combinations_: int, times: Floats | None = None) -> tuple[Floats, Floats, float]:
-        """Sum count and total per combination, and all squares, taking each task ``times`` often."""
-        weights = np.ones(len(self.count)) if times is None else times[self.task]
+    def summed(self, combinations_: int, times: Floats | None = None) -> tuple[Floats, Floats, Floats]:
+        """Sum count and total per combination, and all squares, taking each task ``times`` often.
+
+        Args:
+            combinations_: How many there are.
+            times: Shape (draws, tasks); None for one draw of each task once.
+
+        Returns:
+            Shapes (draws, combinations), (draws, combinations) and (draws,).
+        """
+        weights = np.ones((1, len(self.count))) if times is None else times[:, self.task]
         count = _binned(self.combination, self.count * weights, combinations_)
         total = _binned(self.combination, self.total * weights, combinations_)
-        return count, total, float((self.squares * weights).sum())
+        return count, total, (self.squares * weights).sum(axis=-1)
 
 
 @dataclass(frozen=True, slots=True)
-class LogisticFit:
-    """Deviance and coefficients of a fitted logistic model."""
+class LogisticFits:
+    """Deviances and coefficients of a logistic model fitted to each draw."""
 
-    deviance: float
-    """−2 log L of the single rows."""
+    deviances: Floats
+    """−2 log L of the single rows, shape (draws,)."""
     coefficients: Floats
+    """Shape (draws, columns of the model)."""
 
 
 def fit_logistic(
     design: EffectDesign, factors: Sequence[int], count: Floats, passed: Floats, start: Floats | None = None
-) -> LogisticFit:
-    """Fit a logistic model by iteratively reweighted least squares.
+) -> LogisticFits:
+    """Fit a logistic model to each draw by iteratively reweighted least squares.
 
     See McCullagh and Nelder, *Generalized Linear Models*, 2nd edition, 1989, section 2.5. A step that makes the fit
     worse is halved. The effect of a level that always or never passes diverges while the deviance converges. There must
-    be at least one factor; levels may be collinear. ``count`` and ``passed`` are rows per combination and may be 0;
-    ``start`` are coefficients of similar data.
+    be at least one factor; levels may be collinear. ``count`` and ``passed`` are rows per draw and combination and may
+    be 0; ``start`` are coefficients of similar data.
     """
-    at = design.sums(np.zeros(len(count)), factors) if start is None else np.clip(start, -_START, _START)
-    deviance = _deviance_of(design.predicted(at, factors), count, passed)
+    at = design.sums(np.zeros_like(count), factors)
+    if start is not None:
+        at[:] = np.clip(start, -_START, _START)
+    deviances = _deviances_of(design.predicted(at, factors), count, passed)
+    moving = np.arange(len(count))
     for _step in range(_STEPS):
-        chance = expit(np.clip(design.predicted(at, factors), -_FARTHEST, _FARTHEST))
-        curvature = design.products(count * chance * (1 - chance), factors)
-        step = _solved(curvature, design.sums(passed - count * chance, factors))
-        before = deviance
+        rows, hits, before = count[moving], passed[moving], deviances[moving]
+        chance = expit(np.clip(design.predicted(at[moving], factors), -_FARTHEST, _FARTHEST))
+        curvature = design.products(rows * chance * (1 - chance), factors)
+        step = _solved(curvature, design.sums(hits - rows * chance, factors))
+        worse = np.ones(len(moving), bool)
+        after = before.copy()
         for _halving in range(20):
-            deviance = _deviance_of(design.predicted(at + step, factors), count, passed)
-            if deviance <= before:
+            tried = at[moving[worse]] + step[worse]
+            after[worse] = _deviances_of(design.predicted(tried, factors), rows[worse], hits[worse])
+            worse = ~(after <= before)
+            if not worse.any():
                 break
-            step *= 0.5
-        else:
-            return LogisticFit(before, at)
-        at = at + step
-        if before - deviance <= 1e-8 * (1 + deviance):
+            step[worse] *= 0.5
+        better = ~worse
+        at[moving[better]] += step[better]
+        deviances[moving[better]] = after[better]
+        moving = moving[better & (before - after > 1e-8 * (1 + after))]
+        if not len(moving):
             break
-    return LogisticFit(deviance, at)
+    return LogisticFits(deviances, at)
 
 
-def _deviance_of(predictor: Floats, count: Floats, passed: Floats) -> float:
+def _deviances_of(predictor: Floats, count: Floats, passed: Floats) -> Floats:
     eta = np.clip(predictor, -_FARTHEST, _FARTHEST)
     # Not a dot product: the linear algebra library would start threads for it, which cost more than they save.
-    return float(2 * (count * np.logaddexp(0, eta) - passed * eta).sum())
+    found: Floats = 2 * (count * np.logaddexp(0, eta) - passed * eta).sum(axis=-1)
+    return found
 
 
 def _solved(curvature: Floats, gradient: Floats) -> Floats:
-    ridge = _RIDGE * max(float(np.trace(curvature)) / len(curvature), 1e-9)
-    return np.linalg.solve(curvature + ridge * np.eye(len(curvature)), gradient).astype(np.float64, copy=False)
+    columns = curvature.shape[-1]
+    ridge = _RIDGE * np.maximum(np.trace(curvature, axis1=-2, axis2=-1) / columns, 1e-9)
+    solved = np.linalg.solve(curvature + ridge[:, None, None] * np.eye(columns), gradient[..., None])
+    return solved[..., 0].astype(np.float64, copy=False)
 
 
 def residual_squares(
@@ -252,48 +281,57 @@ class _Response:
         self.binary = binary
         self._starts: dict[tuple[int, ...], Floats] = {}
 
-    def shares(self, times: Floats | None = None) -> Floats:
-        """Compute the explained shares.
+    def shares(self) -> Floats:
+        """Compute the explained shares of the data; see :meth:`shares_of`, shape (factors + 1, 2)."""
+        observed: Floats = self.shares_of(np.ones((1, self.data.tasks)))[0]
+        return observed
+
+    def shares_of(self, times: Floats) -> Floats:
+        """Compute the explained shares of draws of tasks.
 
         Args:
-            times: How often each task is taken; None for once.
+            times: How often each draw takes each task, shape (draws, tasks).
 
         Returns:
-            Add one and drop one of each factor, then the share of the full model twice; shape (factors + 1, 2). NaN
-            where all responses are equal.
+            Add one and drop one of each factor, then the share of the full model twice; shape (draws, factors + 1, 2).
+            NaN where all responses are equal.
         """
-        sums = self.data.summed(len(self.design.codes), times)
-        found = np.full((len(self.design.names) + 1, 2), np.nan)
-        null = self.null_deviance(*sums)
-        if not self.design.names or null <= 1e-9 * max(1.0, sums[2]):
+        count, total, squares = self.data.summed(len(self.design.codes), times)
+        found = np.full((len(times), len(self.design.names) + 1, 2), np.nan)
+        every = self.null_deviances(count, total, squares)
+        some = every > 1e-9 * np.maximum(1.0, squares)
+        if not self.design.names or not some.any():
             return found
-        full = self._deviance(self.design.all, *sums)
-        found[-1] = 1 - full / null
+        sums, null = (count[some], total[some], squares[some]), every[some]
+        full = self._deviances(self.design.all, *sums)
+        shares = np.empty((len(null), *found.shape[1:]))
+        shares[:, -1] = (1 - full / null)[:, None]
         for factor in self.design.all:
-            found[factor, 0] = 1 - self._deviance((factor,), *sums) / null
-            found[factor, 1] = (self._deviance(self.design.without(factor), *sums) - full) / null
-        clipped: Floats = np.clip(found, 0.0, 1.0)
-        return clipped
+            shares[:, factor, 0] = 1 - self._deviances((factor,), *sums) / null
+            shares[:, factor, 1] = (self._deviances(self.design.without(factor), *sums) - full) / null
+        found[some] = np.clip(shares, 0.0, 1.0)
+        return found
 
-    def null_deviance(self, count: Floats, total: Floats, squares: float) -> float:
-        """Compute the deviance of the model without factors."""
-        return self.group_deviance(count.sum(keepdims=True), total.sum(keepdims=True), squares)
+    def null_deviances(self, count: Floats, total: Floats, squares: Floats) -> Floats:
+        """Compute the deviances of the model without factors."""
+        return self.group_deviances(count.sum(axis=-1, keepdims=True), total.sum(axis=-1, keepdims=True), squares)
 
-    def group_deviance(self, count: Floats, total: Floats, squares: float) -> float:
-        """Compute the deviance of the model with a mean per group."""
-        full = count > 0
-        count, total = count[full], total[full]
+    def group_deviances(self, count: Floats, total: Floats, squares: Floats) -> Floats:
+        """Compute the deviances of the model with a mean per group."""
+        means = total / np.where(count > 0, count, 1.0)
         if self.binary:
-            return float(-2 * (xlogy(total, total / count).sum() + xlogy(count - total, 1 - total / count).sum()))
-        return float(squares - (total**2 / count).sum())
+            found: Floats = -2 * (xlogy(total, means) + xlogy(count - total, 1 - means)).sum(axis=-1)
+            return found
+        residual: Floats = squares - (total * means).sum(axis=-1)
+        return residual
 
     def separated(self) -> bool:
         """Return True if probabilities of the full model diverge to 0 or 1."""
         if not self.binary:
             return False
         count, total, _squares = self.data.summed(len(self.design.codes))
-        fit = fit_logistic(self.design, self.design.all, count, total)
-        return bool(np.abs(self.design.predicted(fit.coefficients, self.design.all)).max() > _SEPARATED)
+        fits = fit_logistic(self.design, self.design.all, count, total)
+        return bool(np.abs(self.design.predicted(fits.coefficients, self.design.all)).max() > _SEPARATED)
 
     def task_levels(self, factor: int) -> Integers:
         """Encode the task and level of ``factor`` of each group as one number: task × levels + level."""
@@ -304,17 +342,18 @@ class _Response:
         """Return True if each task has one level of ``factor`` only."""
         return len(np.unique(self.task_levels(factor))) == self.data.tasks
 
-    def _deviance(self, factors: tuple[int, ...], count: Floats, total: Floats, squares: float) -> float:
+    def _deviances(self, factors: tuple[int, ...], count: Floats, total: Floats, squares: Floats) -> Floats:
         if not factors:
-            return self.null_deviance(count, total, squares)
+            return self.null_deviances(count, total, squares)
         if len(factors) == 1:  # the fit is the mean of each level
             codes, levels = self.design.codes[:, factors[0]], self.design.levels[factors[0]]
-            return self.group_deviance(_binned(codes, count, levels), _binned(codes, total, levels), squares)
+            return self.group_deviances(_binned(codes, count, levels), _binned(codes, total, levels), squares)
         if not self.binary:
-            return residual_squares(self.design, factors, count, total, squares)
-        fit = fit_logistic(self.design, factors, count, total, self._starts.get(factors))
-        self._starts.setdefault(factors, fit.coefficients)
-        return fit.deviance
+            draws = zip(count, total, squares, strict=True)
+            return np.array([residual_squares(self.design, factors, *draw) for draw in draws])
+        fits = fit_logistic(self.design, factors, count, total, self._starts.get(factors))
+        self._starts.setdefault(factors, fits.coefficients[0])
+        return fits.deviances
 
 
 def permuted_deviances(response: _Response, factor: int, generator: np.random.Generator) -> Floats:
@@ -331,12 +370,12 @@ def permuted_deviances(response: _Response, factor: int, generator: np.random.Ge
     pairs, inverse = np.unique(response.task_levels(factor), return_inverse=True)
     count, total = (_binned(inverse, part, len(pairs)) for part in (data.count, data.total))
     task, level = np.divmod(pairs, levels)
-    squares = float(data.squares.sum())
-    null = response.null_deviance(count, total, squares)
+    squares = data.squares.sum()
+    null = response.null_deviances(count, total, squares)
     over_tasks = response.is_of_tasks(factor)
 
-    def explained(by: Integers) -> float:
-        return null - response.group_deviance(_binned(by, count, levels), _binned(by, total, levels), squares)
+    def explained(by: Integers) -> Floats:
+        return null - response.group_deviances(_binned(by, count, levels), _binned(by, total, levels), squares)
 
     def permuted() -> Integers:
         if over_tasks:
@@ -470,7 +509,7 @@ def _prepared(groups: pl.DataFrame, names: Sequence[str], used: Sequence[int]) -
 def _add_chance(lines: Sequence[dict[str, Any]], response: _Response, generator: np.random.Generator) -> None:
     """Add the share that each factor explains by chance, and the p value of its permutation test."""
     design = response.design
-    null = response.null_deviance(*response.data.summed(len(design.codes)))
+    null = float(response.null_deviances(*response.data.summed(len(design.codes)))[0])
     for factor in design.all:
         found = permuted_deviances(response, factor, generator)
         # A permutation that changes nothing differs by rounding only, and counts as large.
@@ -519,10 +558,9 @@ def _add_intervals(
 def draw_shares(response: _Response, draws: int, generator: np.random.Generator) -> Floats:
     """Compute shares of bootstrap draws of problems: (draws, factors + 1, 2), without draws of equal responses."""
     tasks = response.data.tasks
-    every = np.ones(tasks)
-    found = np.array(
-        [response.shares(_binned(generator.integers(tasks, size=tasks), every, tasks)) for _draw in range(draws)]
-    )
+    times = np.array([np.bincount(generator.integers(tasks, size=tasks), minlength=tasks) for _draw in range(draws)])
+    parts = math.ceil(draws * len(response.data.count) / _ROWS_AT_ONCE)
+    found = np.concatenate([response.shares_of(part) for part in np.array_split(times.astype(np.float64), parts)])
     usable: Floats = found[~np.isnan(found).any(axis=(1, 2))]
     return usable
 

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import jsonschema_rs
 from jsonschema import Draft202012Validator, ValidationError
 
 from kernel_matrix.errors import UsageError, suggestion
@@ -118,7 +119,7 @@ def read_document(path: Path, schema: str) -> TomlDocument:
         values = parse_toml(text)
     except TomlSyntaxError as fault:
         raise UnreadableFileError(path, fault.reason, fault.position[0] if fault.position else None) from None
-    error = next(iter(sorted(_make_validator(schema).iter_errors(values), key=lambda e: list(map(str, e.path)))), None)
+    error = None if _is_valid(schema, values) else _first_error(schema, values)
     if error is not None:
         keys, reason = _explain(error)
         raise UnreadableFileError(path, f"{'.'.join(keys)}: {reason}" if keys else reason, line_of(text, keys))
@@ -145,9 +146,22 @@ def line_of(text: str, keys: Sequence[str | int]) -> int:
         return 1
 
 
+def _is_valid(schema: str, values: JsonObject) -> bool:
+    """Return True if ``values`` surely conform: the quick validator has no explanations, and knows no dates."""
+    try:
+        return _quick_validator(schema).is_valid(values)
+    except ValueError:
+        return False
+
+
 @cache
-def _make_validator(schema: str) -> Draft202012Validator:
-    return Draft202012Validator(load_schema(schema))
+def _quick_validator(schema: str) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(load_schema(schema))
+
+
+def _first_error(schema: str, values: JsonObject) -> ValidationError | None:
+    errors = Draft202012Validator(load_schema(schema)).iter_errors(values)
+    return min(errors, key=lambda error: list(map(str, error.path)), default=None)
 
 
 def _explain(error: ValidationError) -> tuple[tuple[str, ...], str]:

@@ -9,6 +9,7 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from kernel_matrix.errors import suggestion
 
@@ -41,11 +42,15 @@ def evaluate(formula: str, names: Mapping[str, Number]) -> float:
     Raises:
         FormulaError: the formula has other syntax or unknown names, or its value is not finite.
     """
+    return evaluate_tree(_parsed(formula), names)
+
+
+@lru_cache(maxsize=4096)  # a formula has a value for each dtype
+def _parsed(formula: str) -> ast.expr:
     try:
-        tree = ast.parse(formula.strip(), mode="eval").body
+        return ast.parse(formula.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise FormulaError(f"{formula!r} is not a formula; allowed: {_ALLOWED}") from None
-    return evaluate_tree(tree, names)
 
 
 def evaluate_tree(tree: ast.expr, names: Mapping[str, Number]) -> float:

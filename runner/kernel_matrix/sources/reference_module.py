@@ -9,7 +9,7 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,18 +91,18 @@ def detect_language(source: bytes) -> Language:
     not parse, patterns in its text decide, because it still is a candidate and fails later.
     """
     try:
-        tree = parse(source)
+        nodes = list(ast.walk(parse(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         packages = [found.decode() for found in _PACKAGE_TEXT.findall(source)]
         is_triton, is_cuda = _TRITON_TEXT.search(source) is not None, _CUDA_TEXT.search(source) is not None
         texts = source.decode(errors="replace")
     else:
-        packages = [package for package in _PACKAGES if _names_imported(tree, package)]
-        jitted = _names_imported(tree, "triton")
-        functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+        packages = [package for package in _PACKAGES if _names_imported(nodes, package)]
+        jitted = _names_imported(nodes, "triton")
+        functions = (node for node in nodes if isinstance(node, ast.FunctionDef))
         is_triton = any(root_name(decorator) in jitted for node in functions for decorator in node.decorator_list)
-        is_cuda = any(name in ("load_inline", "cpp_extension") for name in _names_used(tree))
-        texts = "\n".join(_used_texts(tree))
+        is_cuda = any(name in ("load_inline", "cpp_extension") for name in _names_used(nodes))
+        texts = "\n".join(_used_texts(nodes))
     if packages:
         return _PACKAGES[packages[0]]
     if is_triton:
@@ -199,10 +199,10 @@ def root_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _names_imported(tree: ast.Module, package: str) -> set[str]:
+def _names_imported(nodes: Iterable[ast.AST], package: str) -> set[str]:
     """Return the names that a module gives to ``package`` and to imports from it."""
     names = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names |= {a.asname or a.name.split(".")[0] for a in node.names if a.name.split(".")[0] == package}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == package:
@@ -226,16 +226,16 @@ def _modules_imported(node: ast.stmt) -> list[str]:
     return [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
 
 
-def _used_texts(tree: ast.Module) -> Iterator[str]:
+def _used_texts(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Yield the string constants of a module except docstrings."""
-    unused = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    unused = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in unused:
             yield node.value
 
 
-def _names_used(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _names_used(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Name):
             yield node.id
         elif isinstance(node, ast.Attribute):
