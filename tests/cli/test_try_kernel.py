@@ -83,6 +83,21 @@ def test_kernel_that_does_not_compile_shows_its_line(folder):
 
 
 @pytest.mark.torch
+def test_last_result_stays_until_there_is_another(folder):
+    def kept():
+        return [path.read_text() for path in (folder / "state").rglob("records/*.json")]
+
+    assert tried(folder, "right.py", "--reference", "double.py").returncode == 0
+    first = kept()
+    assert tried(folder, "right.py", "--problem", "sofmax").returncode == 2
+    assert tried(folder, "right.py", "--reference", "wrong.py").returncode == 2
+    assert kept() == first
+    assert tried(folder, "right.py", "--reference", "double.py").returncode == 0
+    assert len(kept()) == len(first) == 1
+    assert kept() != first
+
+
+@pytest.mark.torch
 def test_json_has_status_rows_and_the_record(folder):
     ran = tried(folder, "right.py", "--reference", "double.py", "--dtype", "fp64", "--json")
     document = json.loads(ran.stdout)
@@ -123,7 +138,7 @@ def test_watched_file_is_judged_again_when_it_is_saved(folder):
         (["right.py", "--problem", "relu", "--workload", "smok"], "did you mean 'smoke'?", "--workload: smoke"),
         (["right.py", "--problem", "relu", "--platform", "rocm"], "no device of the platform 'rocm'", "here: cpu"),
         (["right.py", "--reference", "absent.py"], "absent.py cannot be read", "name the file"),
-        (["right.py", "--reference", "right.py"], "defines no Model", "docs problems"),
+        (["right.py", "--reference", "right.py"], "error: right.py:6: defines no Model", "docs problems"),
     ],
 )
 @pytest.mark.torch

@@ -5,8 +5,10 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,9 @@ from kernel_matrix.model.enums import Dtype
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.registry import get_platform, host_inventory
 from kernel_matrix.sources import load_source
+from kernel_matrix.sources.document import UnreadableFileError
 from kernel_matrix.sources.folder import CANDIDATE_FOLDER, PROBLEM_FILE, REFERENCE_FILE, SUFFIXES
+from kernel_matrix.sources.reference_module import read_reference
 from kernel_matrix.user_folders import state_root
 
 __all__ = ["TriedKernel", "try_kernel"]
@@ -45,6 +49,7 @@ budget_s = 1
 block_calls = 4
 """
 """Protocol on a CPU: a check that a kernel is right, and no measurement."""
+_PROBLEM_HELP = "kernel-matrix docs problems says what such files hold"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,21 +128,21 @@ def try_kernel(
         what = f"{path} is no {' or '.join(SUFFIXES)} file"
         raise UsageError(what, next_step="a candidate is a Python module with ModelNew, or one file of native code")
     place = _choose_place(platform, read_environment(AUTO))
-    folder = _new_folder(path)
-    chosen, its_set = _own_problem(Path(reference), folder, dtype) if reference else _find_problem(problem, path)
-    _copy_candidate(path, folder, chosen.id)
-    text = _matrix_text(
-        chosen,
-        its_set,
-        place=place,
-        dtype=_choose_dtype(chosen, dtype),
-        workload=_choose_workload(chosen, workload, place),
-        candidate=f"{chosen.id}/{path.stem}",
-        sessions=sessions,
-    )
-    matrix = folder / "matrix.toml"
-    matrix.write_text(text, encoding="utf-8")
-    return _judge(matrix, place, listener)
+    with _new_folder(path) as folder:
+        chosen, its_set = _own_problem(Path(reference), folder, dtype) if reference else _find_problem(problem, path)
+        _copy_candidate(path, folder, chosen.id)
+        text = _matrix_text(
+            chosen,
+            its_set,
+            place=place,
+            dtype=_choose_dtype(chosen, dtype),
+            workload=_choose_workload(chosen, workload, place),
+            candidate=f"{chosen.id}/{path.stem}",
+            sessions=sessions,
+        )
+        matrix = folder / "matrix.toml"
+        matrix.write_text(text, encoding="utf-8")
+        return _judge(matrix, place, listener)
 
 
 def _judge(matrix: Path, place: _Place, listener: Listener | None) -> TriedKernel:
@@ -195,17 +200,25 @@ def _readable(path: Path) -> Path:
     return path
 
 
-def _new_folder(path: Path) -> Path:
-    """Return an empty folder for what is tried of ``path``."""
+@contextmanager
+def _new_folder(path: Path) -> Iterator[Path]:
+    """Make a folder for what is tried of ``path``; it replaces the earlier ones unless an exception is raised."""
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
-    folder = state_root() / "try" / f"{path.stem}-{digest}"
+    parent = state_root() / "try" / f"{path.stem}-{digest}"
+    folder = parent / secrets.token_hex(4)
     try:
-        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     except OSError as error:
-        what = f"{folder} cannot be made: {error.strerror}"
+        what = f"{parent} cannot be written: {error.strerror}"
         raise UsageError(what, next_step="set XDG_STATE_HOME to a folder that can be written") from None
-    return folder
+    try:
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    for other in parent.iterdir():
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 # ---- the device
@@ -271,7 +284,7 @@ def _in_folder(folder: Path) -> tuple[Problem, ProblemSet]:
             return problem, its_set
     refused = [str(item) for item in loaded.unreadable if folder in item.path.parents]
     what = "\n".join(refused) or f"{folder} is not a problem"
-    raise UsageError(what, next_step="kernel-matrix docs problems says what such files hold")
+    raise UsageError(what, next_step=_PROBLEM_HELP)
 
 
 def _problem_sets() -> Iterator[ProblemSet]:
@@ -288,6 +301,10 @@ def _own_problem(reference: Path, folder: Path, dtype: str) -> tuple[Problem, Pr
     _readable(reference)
     if reference.name == REFERENCE_FILE and (reference.parent / PROBLEM_FILE).is_file():
         return _in_folder(reference.resolve().parent)
+    try:
+        read_reference(reference)
+    except UnreadableFileError as error:
+        raise UsageError(str(error), next_step=_PROBLEM_HELP) from None
     made = folder / "problems" / reference.stem
     made.mkdir(parents=True)
     shutil.copyfile(reference, made / REFERENCE_FILE)
