@@ -54,6 +54,21 @@ def test_run_returns_counts_and_prints_nothing(field, capfd):
 
 
 @pytest.mark.torch
+def test_change_of_the_sandbox_is_told(field):
+    def messages():
+        told = []
+        kernel_matrix.run(planned("candidate=tiny/wrong"), "results", listener=told.append)
+        return [one.text for one in told if isinstance(one, RunMessage) and "the last run" in one.text]
+
+    assert messages() == messages() == []
+    latest = max((field.store / "runs").iterdir())
+    latest.write_text(latest.read_text().replace('"engine":"process"', '"engine":"docker"'))
+    (told,) = messages()
+    assert "used sandbox docker; compare times of one sandbox only: --sandbox docker stays with it" in told
+    assert messages() == []
+
+
+@pytest.mark.torch
 def test_cells_end_alike_without_namespaces(field, monkeypatch):
     levels = process._candidate_levels
     monkeypatch.setattr(process, "_candidate_levels", lambda: levels()[-1:])

@@ -40,6 +40,7 @@ from kernel_matrix.plan import Cell
 from kernel_matrix.results.descriptions import printable
 from kernel_matrix.results.judged import WorkloadJudgement, judge, times_of
 from kernel_matrix.results.record import Record, record_to_json
+from kernel_matrix.results.record_files import read_runs
 from kernel_matrix.results.run_info import RunHost, RunInfo
 from kernel_matrix.results.store import RecordStore
 from kernel_matrix.untrusted_json import read_object
@@ -306,6 +307,10 @@ class CellSelection:
             failed = line.startswith(NOT_REPAIRED)
             tell(RunMessage(text=line if failed else f"swept: {line}", is_error=failed))
         store = RecordStore(folder)
+        earlier = _last_sandbox(store)
+        if earlier not in (None, self.host.sandbox.name):
+            what = f"the last run in {folder} used sandbox {earlier}; compare times of one sandbox only"
+            tell(RunMessage(text=f"{what}: --sandbox {earlier} stays with it, --rerun stale measures its cells anew"))
         cells = cells_to_run(self.runnable, store, self.host, rerun)
         tell(RunStarted(host=self.host, cells=cells, done=len(self.runnable) - len(cells), skipped=self.skipped))
         running = start(cells, self.host, store, policy)
@@ -374,6 +379,12 @@ def parse_rerun(word: str | Rerun) -> Rerun:
 def new_run_id() -> str:
     """Return the time and six hex digits, so that runs sort by when they began."""
     return datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S") + "-" + secrets.token_hex(3)
+
+
+def _last_sandbox(store: RecordStore) -> str | None:
+    """Return the sandbox of the store's latest run; the automatic choice changes when a daemon comes or goes."""
+    runs, _ = read_runs(map(str, sorted(store.runs.glob("*.json"))[-1:]))
+    return next((str(run["engine"]) for run in runs.values()), None)
 
 
 def _report_events(running: CellRun, tell: Listener) -> None:
