@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,30 @@ def test_completion_scripts_exist_for_shells(shell, monkeypatch):
     done = said("--show-completion", shell)
     assert done.exit_code == 0
     assert f"complete_{shell}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("run --sandbox pro", ["process"]),
+        ("run --filter d", ["dtype="]),
+        ("run --filter verd", []),
+        ("results --filter verd", ["verdict=", "verdict_reason="]),
+        ("try mine.py --dtype fp8", ["fp8_e4m3", "fp8_e5m2"]),
+        ("try mine.py --problem softma", ["softmax", "softmax_backward"]),
+    ],
+)
+def test_values_are_completed(tmp_path, line, words):
+    asked = {"COMP_WORDS": f"kernel-matrix {line}", "COMP_CWORD": str(len(line.split()))}
+    completed = subprocess.run(
+        (sys.executable, "-c", "import sys, kernel_matrix.cli as c; sys.argv = ['kernel-matrix']; c.main()"),
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "runner"), "_KERNEL_MATRIX_COMPLETE": "complete_bash", **asked},
+    )
+    assert (completed.stdout.split(), completed.stderr) == (words, "")
 
 
 def test_help_lists_the_variables_of_the_page_of_commands():

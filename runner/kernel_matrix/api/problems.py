@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
 
+from kernel_matrix.bundled import BUNDLED_PROBLEMS
 from kernel_matrix.errors import NothingSelectedError, UsageError, suggestion
+from kernel_matrix.matrix import ProblemSet
 from kernel_matrix.matrix.load import load_matrix
 from kernel_matrix.sources import (
     SOURCES,
@@ -27,6 +29,7 @@ __all__ = [
     "Problem",
     "Workload",
     "find_one",
+    "find_problems",
     "load_problems",
     "matching",
     "refuse_unreadable",
@@ -66,6 +69,22 @@ def load_problems(source: str = "", path: str | Path | None = None) -> LoadedSou
     if MATRIX_FILE.is_file():
         return _load_matrix_folders()
     return load_source("folder", PROBLEM_FOLDER if PROBLEM_FOLDER.is_dir() else None)
+
+
+def find_problems() -> Iterator[tuple[Problem, ProblemSet]]:
+    """Yield the problems that an id may name: this folder's, then those that come with the package."""
+    for its_set in _problem_sets():
+        for problem in load_source(its_set.source, its_set.path).problems:
+            yield problem, its_set
+
+
+def _problem_sets() -> Iterator[ProblemSet]:
+    """Yield where problems may be: this folder's, then those that come with the package."""
+    if MATRIX_FILE.is_file():
+        yield from load_matrix(MATRIX_FILE).problems
+    elif PROBLEM_FOLDER.is_dir():
+        yield ProblemSet(source="folder", path=PROBLEM_FOLDER.resolve())
+    yield from (ProblemSet(source=source) for source in BUNDLED_PROBLEMS)
 
 
 def matching(items: Iterable[T], glob: str) -> tuple[T, ...]:

@@ -15,17 +15,15 @@ from typing import Any
 
 from kernel_matrix.api.audit import Severity, audit
 from kernel_matrix.api.plan import make_plan
-from kernel_matrix.api.problems import MATRIX_FILE, PROBLEM_FOLDER, Problem
+from kernel_matrix.api.problems import Problem, find_problems
 from kernel_matrix.api.results import Results
 from kernel_matrix.api.run_cells import Listener, Record, RunProgress, run
-from kernel_matrix.bundled import BUNDLED_PROBLEMS
 from kernel_matrix.environments import AUTO, PythonEnvironment
 from kernel_matrix.environments.inspection import read_environment
 from kernel_matrix.errors import InfrastructureError, UsageError, suggestion
 from kernel_matrix.executors.events import RunEvent
 from kernel_matrix.inside.batch_times import median_interval
 from kernel_matrix.matrix import ProblemSet
-from kernel_matrix.matrix.load import load_matrix
 from kernel_matrix.measure.timed import CANDIDATE, WorkloadTimes
 from kernel_matrix.model.enums import Dtype
 from kernel_matrix.platforms import Gpu
@@ -255,12 +253,10 @@ def _find_problem(name: str, path: Path) -> tuple[Problem, ProblemSet]:
     if not name:
         return _problem_around(path)
     known: list[str] = []
-    for its_set in _problem_sets():
-        problems = load_source(its_set.source, its_set.path).problems
-        for problem in problems:
-            if problem.id == name:
-                return problem, its_set
-        known += [problem.id for problem in problems]
+    for problem, its_set in find_problems():
+        if problem.id == name:
+            return problem, its_set
+        known.append(problem.id)
     what = f"there is no problem {name!r}{suggestion(name, known)}"
     raise UsageError(what, next_step="kernel-matrix problems list names them; --reference FILE takes one of your own")
 
@@ -285,15 +281,6 @@ def _in_folder(folder: Path) -> tuple[Problem, ProblemSet]:
     refused = [str(item) for item in loaded.unreadable if folder in item.path.parents]
     what = "\n".join(refused) or f"{folder} is not a problem"
     raise UsageError(what, next_step=_PROBLEM_HELP)
-
-
-def _problem_sets() -> Iterator[ProblemSet]:
-    """Yield where problems may be: this folder's, then those that come with the package."""
-    if MATRIX_FILE.is_file():
-        yield from load_matrix(MATRIX_FILE).problems
-    elif PROBLEM_FOLDER.is_dir():
-        yield ProblemSet(source="folder", path=PROBLEM_FOLDER.resolve())
-    yield from (ProblemSet(source=source) for source in BUNDLED_PROBLEMS)
 
 
 def _own_problem(reference: Path, folder: Path, dtype: str) -> tuple[Problem, ProblemSet]:

@@ -8,16 +8,25 @@ from typing import Annotated
 
 import typer
 
+from kernel_matrix.cli import completion
+
 MatrixFile = Annotated[Path, typer.Argument(metavar="[MATRIX]", help="The matrix file; -: standard input.")]
 Folders = Annotated[
     list[Path] | None,
     typer.Argument(metavar="[FOLDER]...", help="Merged tables or result folders; default: results."),
 ]
-Sandbox = Annotated[str, typer.Option("--sandbox", help="auto, docker, unpacked or process.")]
+Sandbox = Annotated[
+    str, typer.Option("--sandbox", help="auto, docker, unpacked or process.", autocompletion=completion.sandbox)
+]
 Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock; images/images.lock.")]
 Filter = Annotated[
     list[str] | None,
-    typer.Option("--filter", metavar="KEY=GLOB[,GLOB]", help="Keep matching cells; != drops them. Repeat to narrow."),
+    typer.Option(
+        "--filter",
+        metavar="KEY=GLOB[,GLOB]",
+        help="Keep matching cells; != drops them. Repeat to narrow.",
+        autocompletion=completion.filter_term,
+    ),
 ]
 Unpinned = Annotated[bool, typer.Option("--allow-unpinned", help="Run images the lock does not pin; records say so.")]
 Build = Annotated[bool, typer.Option("--build", help="Build local images that are missing first.")]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kernel_matrix.cli import completion
 from kernel_matrix.cli.options import Json
 from kernel_matrix.cli.output import console, print_json, write_line
 from kernel_matrix.errors import KernelMatrixError
@@ -21,12 +22,23 @@ if TYPE_CHECKING:
     from kernel_matrix.api.try_kernel import TriedKernel
 
 _File = Annotated[Path, typer.Argument(metavar="FILE", help="A .py file with a class ModelNew, or a .cu file.")]
-_Problem = Annotated[str, typer.Option("--problem", metavar="ID", help="What it computes: see `problems list`.")]
+_Problem = Annotated[
+    str,
+    typer.Option(
+        "--problem",
+        metavar="ID",
+        help="What it computes: see `problems list`.",
+        autocompletion=completion.problem,
+    ),
+]
 _Reference = Annotated[
     Path | None,
     typer.Option("--reference", metavar="FILE", help="Your own problem: a module with Model and get_inputs."),
 ]
-_Dtype = Annotated[str, typer.Option("--dtype", metavar="NAME", help="The problem's first by default.")]
+_Dtype = Annotated[
+    str,
+    typer.Option("--dtype", metavar="NAME", help="The problem's first by default.", autocompletion=completion.dtype),
+]
 _Workload = Annotated[str, typer.Option("--workload", metavar="NAME", help="`default` on a GPU, `smoke` on a CPU.")]
 _Platform = Annotated[
     str, typer.Option("--platform", metavar="NAME", help="Where to judge it: `cpu`, for example; a GPU if one is here.")

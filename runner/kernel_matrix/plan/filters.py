@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from kernel_matrix.errors import UsageError
 from kernel_matrix.filter_terms import FilterTerm, explain_unmatched, parse_terms
@@ -21,6 +22,7 @@ _VALUES: dict[str, Callable[[Cell], str]] = {
     "level": lambda cell: "" if cell.problem.level is None else str(cell.problem.level),
     "id": lambda cell: cell.id,
 }
+FILTER_KEYS: Final = tuple(_VALUES)
 _SHARD = re.compile(r"(\d+)/(\d+)")
 
 
@@ -52,7 +54,7 @@ def parse_filter(terms: Sequence[str]) -> CellFilter:
     Raises:
         kernel_matrix.errors.UsageError: A term has another form or an unknown key.
     """
-    return CellFilter(parse_terms(terms, tuple(_VALUES)))
+    return CellFilter(parse_terms(terms, FILTER_KEYS))
 
 
 def parse_shard(text: str) -> tuple[int, int]:
