@@ -6,9 +6,13 @@ project = "kernel-matrix"
 author = "The kernel-matrix authors"
 release = __version__
 
-extensions = ["myst_parser", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx_copybutton", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "contents"
 exclude_patterns = ["examples", "pictures"]
+
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_member_order = "bysource"
 
 html_theme = "furo"
 html_title = f"kernel-matrix {release}"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kernel_matrix.api.plan import RunPlan, load_matrix, make_plan
     from kernel_matrix.api.problems import load_problems
     from kernel_matrix.api.repeat_record import reproduce
-    from kernel_matrix.api.report import make_report, write_report
+    from kernel_matrix.api.report import make_report, write_report, write_report_site
     from kernel_matrix.api.results import Chart, Results
     from kernel_matrix.api.run_cells import (
         EventKind,
@@ -99,6 +99,7 @@ __all__ = [
     "verify_images",
     "watch_gpus",
     "write_report",
+    "write_report_site",
 ]
 
 _MODULE_OF = {
@@ -153,6 +154,7 @@ _MODULE_OF = {
     "verify_images": "images",
     "watch_gpus": "gpus",
     "write_report": "report",
+    "write_report_site": "report",
 }
 """Name → module of :mod:`kernel_matrix.api`. No name may be that of a room: importing the room would replace it."""
 
