@@ -18,6 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 run: $(VENV)/local.stamp
 	$(BIN)/kernel-matrix run --build matrix.toml
+	@command -v kernel-matrix >/dev/null || echo 'kernel-matrix is in $(BIN): . $(BIN)/activate'
 
 test: $(VENV)/dev.stamp
 	$(BIN)/ruff check
