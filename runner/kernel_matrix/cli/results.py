@@ -126,7 +126,7 @@ def _conditions() -> list[TableColumn]:
     return [
         TableColumn(name="samples", heading="n", text=lambda row: str(row["samples"] or ""), is_number=True, rank=8),
         TableColumn(name="clocks", value=_clocks, text=_clocks, rank=9, shortest=8),
-        TableColumn(name="memory", heading="memory MiB", value=_memory, text=_memory, rank=10),
+        TableColumn(name="memory", heading="extra MiB", value=_memory, text=_memory, rank=10),
         TableColumn(name="discarded", value=_discarded, text=_discarded, rank=11, shortest=10),
     ]
 
@@ -164,7 +164,7 @@ def _plus_minus_text(row: Row) -> str:
 
 
 def _memory(row: Row) -> str:
-    """Write the peaks of device memory of candidate and baseline, in MiB."""
+    """Write the device memory that candidate and baseline took beyond inputs and outputs, in MiB."""
     peaks = (row["candidate_memory_bytes"], row["baseline_memory_bytes"])
     return "" if None in peaks else " / ".join(f"{peak / (1 << 20):,.0f}" for peak in peaks)
 
