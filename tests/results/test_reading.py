@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_matrix.json_schemas import load_schema
+from kernel_matrix.json_schemas import is_valid, load_schema
 from kernel_matrix.results.columns import SampleColumns, TableRows
 from kernel_matrix.results.reading import (
     RecordRefusedError,
     Rejection,
     RejectionReason,
-    is_valid,
     read_record,
     read_run,
     try_record,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kernel_matrix.json_schemas import load_schema
+from kernel_matrix.json_schemas import is_valid, load_schema
 from kernel_matrix.model.enums import Fault, Role, Stage, Status
-from kernel_matrix.results.reading import explain, is_valid, read_record
+from kernel_matrix.results.reading import explain, read_record
 from kernel_matrix.results.record import Outcome, record_from_json, record_to_json
 from tests.results.factory import (
     BLOCKS,

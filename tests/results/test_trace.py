@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernel_matrix.json_schemas import is_valid
 from kernel_matrix.platforms import EventReason, TelemetrySample
 from kernel_matrix.results import trace as trace_module
-from kernel_matrix.results.reading import RecordRefusedError, RejectionReason, is_valid
+from kernel_matrix.results.reading import RecordRefusedError, RejectionReason
 from kernel_matrix.results.trace import (
     NUMBERS,
     TROUBLE_CHARS,

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from kernel_matrix.errors import StoreError
 from kernel_matrix.inside.atomic_write import publish_file, replace_file, sync_folder
+from kernel_matrix.json_schemas import is_valid
 from kernel_matrix.model.enums import Dtype, Fault, Status
 from kernel_matrix.results.reading import (
     Document,
@@ -28,7 +29,6 @@ from kernel_matrix.results.reading import (
     Rejection,
     check_consistency,
     explain,
-    is_valid,
     parse,
     read_record,
     try_record,
