@@ -71,6 +71,7 @@ def test_completion_scripts_exist_for_shells(shell, monkeypatch):
         ("run --sandbox pro", ["process"]),
         ("run --filter d", ["dtype="]),
         ("run --filter verd", []),
+        ("nightly --filter verd", []),
         ("results --filter verd", ["verdict=", "verdict_reason="]),
         ("try mine.py --dtype fp8", ["fp8_e4m3", "fp8_e5m2"]),
         ("try mine.py --problem softma", ["softmax", "softmax_backward"]),

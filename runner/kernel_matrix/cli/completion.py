@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import typer
 
-_PLANNED = ("plan", "run")
+_PLANNED = ("plan", "run", "nightly")
 """Verbs whose filters select cells before they have results."""
 
 
