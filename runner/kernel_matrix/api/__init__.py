@@ -21,7 +21,7 @@ at any time: GPUs, containers and temporary folders are given back, and every re
 ``images``           pinned images
 ``nightly``          a night of measuring; schedules
 ``night_baselines``  frozen tables that nights are compared with
-``choices``          words that may be said where a name is asked for
+``choices``          names that options accept
 ``wording``          how values and labels read in text
 ==================== ===============================================================
 """

@@ -1,4 +1,4 @@
-"""Words that may be said where a name is asked for: for completion on the command line, for example."""
+"""Names that options accept, for example to complete them on a command line."""
 
 from __future__ import annotations
 

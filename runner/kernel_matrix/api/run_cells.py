@@ -310,7 +310,8 @@ class CellSelection:
         earlier = _last_sandbox(store)
         if earlier not in (None, self.host.sandbox.name):
             what = f"the last run in {folder} used sandbox {earlier}; compare times of one sandbox only"
-            tell(RunMessage(text=f"{what}: --sandbox {earlier} stays with it, --rerun stale measures its cells anew"))
+            choices = f"--sandbox {earlier} stays with it, --rerun stale measures the earlier cells again"
+            tell(RunMessage(text=f"{what}: {choices}"))
         cells = cells_to_run(self.runnable, store, self.host, rerun)
         tell(RunStarted(host=self.host, cells=cells, done=len(self.runnable) - len(cells), skipped=self.skipped))
         running = start(cells, self.host, store, policy)
