@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from datetime import datetime, timedelta, timezone
@@ -61,7 +62,7 @@ def test_change_of_the_sandbox_is_told(field):
         return [one.text for one in told if isinstance(one, RunMessage) and "the last run" in one.text]
 
     assert messages() == messages() == []
-    latest = max((field.store / "runs").iterdir())
+    latest = max((field.store / "runs").iterdir(), key=lambda path: json.loads(path.read_text())["started_at"])
     latest.write_text(latest.read_text().replace('"engine":"process"', '"engine":"docker"'))
     (told,) = messages()
     assert "used sandbox docker; compare times of one sandbox only: --sandbox docker stays with it" in told

@@ -384,8 +384,10 @@ def new_run_id() -> str:
 
 def _last_sandbox(store: RecordStore) -> str | None:
     """Return the sandbox of the store's latest run; the automatic choice changes when a daemon comes or goes."""
-    runs, _ = read_runs(map(str, sorted(store.runs.glob("*.json"))[-1:]))
-    return next((str(run["engine"]) for run in runs.values()), None)
+    runs, _ = read_runs(map(str, store.runs.glob("*.json")))
+    # Not by the names of the files: those of one second are in no order.
+    latest = max(runs.values(), key=lambda run: str(run["started_at"]), default=None)
+    return None if latest is None else str(latest["engine"])
 
 
 def _report_events(running: CellRun, tell: Listener) -> None:
