@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-import kernel_matrix.bundled
+import kernel_matrix
 import kernel_matrix.json_schemas
 from kernel_matrix.json_schemas import load_schema, schema_path
 
@@ -22,11 +22,10 @@ def test_a_checkout_reads_its_top_level_folder():
 
 def test_installed_package_reads_its_own_schemas(tmp_path):
     site = tmp_path / "site-packages"
-    (site / "kernel_matrix" / "_schemas").mkdir(parents=True)
+    package = Path(kernel_matrix.__file__).parent
+    shutil.copytree(package, site / "kernel_matrix", ignore=shutil.ignore_patterns("__pycache__"))
+    (site / "kernel_matrix" / "_schemas").mkdir()
     (site / "schemas").mkdir()
-    shutil.copy(kernel_matrix.json_schemas.__file__, site / "kernel_matrix" / "json_schemas.py")
-    shutil.copy(kernel_matrix.bundled.__file__, site / "kernel_matrix" / "bundled.py")
-    (site / "kernel_matrix" / "__init__.py").touch()
     (site / "kernel_matrix" / "_schemas" / "matrix.schema.json").write_text('{"title": "ours"}')
     (site / "schemas" / "matrix.schema.json").write_text('{"title": "somebody else\'s"}')
     code = "import json; from kernel_matrix.json_schemas import load_schema; print(json.dumps(load_schema('matrix')))"
