@@ -4,7 +4,7 @@
 
     KernelMatrixError                    exit 4
     ├── UsageError                       exit 2   the command line or a file cannot be understood
-    │   └── MatrixError                  exit 2   matrix.toml: all problems of the file at once
+    │   └── ConfigError                  exit 2   matrix.toml or fleet.toml: all problems of the file at once
     ├── NothingSelectedError             exit 3   the selection is empty
     ├── InfrastructureError              exit 4   the machine, the daemon, an image or the disk failed
     │   ├── SandboxError                 exit 4   a container or process could not be started or was lost
@@ -54,8 +54,8 @@ class UsageError(KernelMatrixError):
     exit_code = 2
 
 
-class MatrixError(UsageError):
-    """``matrix.toml`` is unusable; carries all problems found, not only the first."""
+class ConfigError(UsageError):
+    """A configuration file, such as ``matrix.toml``, is unusable; carries all problems found, not only the first."""
 
     def __init__(self, problems: list[str], *, next_step: str = "") -> None:
         super().__init__("\n".join(problems), next_step=next_step)

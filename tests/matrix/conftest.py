@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from kernel_matrix.errors import MatrixError
+from kernel_matrix.errors import ConfigError
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.matrix.load import load_matrix
 
@@ -54,7 +54,7 @@ def faults(load: Load, tmp_path: Path) -> Faults:
     """Return a function that lists the faults of such a file, without the folder in front."""
 
     def faults_of(added: str = "", *, base: str = MINIMAL) -> list[str]:
-        with pytest.raises(MatrixError) as caught:
+        with pytest.raises(ConfigError) as caught:
             load(added, base=base)
         assert all("\n" not in line for line in caught.value.problems)
         return [line.replace(f"{tmp_path}/", "") for line in caught.value.problems]

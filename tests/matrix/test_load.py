@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_matrix.errors import MatrixError
+from kernel_matrix.errors import ConfigError
 from kernel_matrix.matrix import (
     CandidateSet,
     Exclude,
@@ -179,7 +179,7 @@ def test_paths_start_from_the_file_not_from_the_working_folder(load, tmp_path, m
 def test_the_file_is_called_as_the_reader_called_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("my.toml").write_text("dtype = []\n")
-    with pytest.raises(MatrixError, match=r"^my\.toml:1:1 ") as caught:
+    with pytest.raises(ConfigError, match=r"^my\.toml:1:1 ") as caught:
         load_matrix(Path("my.toml"))
     assert caught.value.exit_code == 2
     assert "docs matrix" in caught.value.next_step
@@ -188,7 +188,7 @@ def test_the_file_is_called_as_the_reader_called_it(tmp_path, monkeypatch):
 def test_a_byte_order_mark_and_carriage_returns_move_nothing(load, tmp_path, minimal):
     path = tmp_path / "matrix.toml"
     path.write_bytes(("\ufeff" + minimal + "zz = 1\n").replace("\n", "\r\n").encode())
-    with pytest.raises(MatrixError, match=r"matrix.toml:20:1 problems\[0\]\.zz: unknown key"):
+    with pytest.raises(ConfigError, match=r"matrix.toml:20:1 problems\[0\]\.zz: unknown key"):
         load_matrix(path)
 
 
@@ -206,7 +206,7 @@ SYNTAX = {
 def test_what_is_no_toml_is_one_line_with_its_place(tmp_path, content, expected):
     path = tmp_path / "matrix.toml"
     path.write_bytes(content)
-    with pytest.raises(MatrixError) as caught:
+    with pytest.raises(ConfigError) as caught:
         load_matrix(path)
     (fault,) = caught.value.problems
     assert fault.lower().startswith(f"{path}:{expected}".lower())
@@ -223,7 +223,7 @@ def test_load_with_deeper_parser_still_reports_nesting(faults, monkeypatch):
     nested = []
     for _ in range(5000):
         nested = [nested]
-    monkeypatch.setattr("kernel_matrix.matrix.load._parse", lambda *_: {"x": nested})
+    monkeypatch.setattr("kernel_matrix.config_files.config_text.parse_toml", lambda _: {"x": nested})
     (fault,) = faults()
     assert fault == "matrix.toml:1:1 is nested too deeply to be a matrix"
 
@@ -231,7 +231,7 @@ def test_load_with_deeper_parser_still_reports_nesting(faults, monkeypatch):
 @pytest.mark.parametrize("make", [lambda _: None, Path.mkdir], ids=["absent", "folder"])
 def test_a_file_that_cannot_be_read(tmp_path, make):
     make(tmp_path / "matrix.toml")
-    with pytest.raises(MatrixError, match=r"matrix.toml: cannot be read: ") as caught:
+    with pytest.raises(ConfigError, match=r"matrix.toml: cannot be read: ") as caught:
         load_matrix(tmp_path / "matrix.toml")
     assert caught.value.next_step
 
@@ -272,7 +272,7 @@ def test_the_shipped_matrix_is_right():
     assert SHIPPED.read_text().startswith("#:schema schemas/matrix.schema.json\n")
 
 
-# --- whatever is in the file, the answer is a Matrix or a MatrixError
+# --- whatever is in the file, the answer is a Matrix or a ConfigError
 
 
 SCALARS = [True, False, -1, 0, 3, 10**30, 1.5, float("nan"), float("inf"), "", "*", "cpu", "fp32", "[", "~x", "\n"]
@@ -351,6 +351,6 @@ def check_answer(path):
     faults = []
     try:
         assert load_matrix(path).gpus
-    except MatrixError as error:
+    except ConfigError as error:
         faults = error.problems or [""]
     assert all("\n" not in line and line.startswith(f"{path}:") for line in faults)

@@ -9,8 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from kernel_matrix import matrix
+from kernel_matrix.config_files import shape
 from kernel_matrix.json_schemas import load_schema
-from kernel_matrix.matrix import shape
 from kernel_matrix.model.enums import Dtype, InputMode, Language, Tier
 from kernel_matrix.model.messages import ProtocolSpec, to_json
 

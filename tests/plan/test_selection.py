@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 from plan.nouns import candidate, problem
 
-from kernel_matrix.errors import MatrixError, UsageError
+from kernel_matrix.errors import ConfigError, UsageError
 from kernel_matrix.matrix.load import load_matrix
 from kernel_matrix.model.enums import Dtype
 from kernel_matrix.plan import load_selection, make_plan
@@ -70,7 +70,7 @@ def ids(selection):
 
 
 def faults(select, *args, **kwargs):
-    with pytest.raises(MatrixError) as caught:
+    with pytest.raises(ConfigError) as caught:
         select(*args, **kwargs)
     return caught.value.problems
 
@@ -140,7 +140,7 @@ def test_unreadable_files_are_carried_along(select):
 
 def test_faults_come_with_what_could_not_be_read(select):
     bad = UnreadableItem(path=Path("problems/bad/problem.toml"), reason="category: missing", line=3)
-    with pytest.raises(MatrixError) as caught:
+    with pytest.raises(ConfigError) as caught:
         select('select = "bad"', shelf=replace(SHELF, unreadable=(bad,)))
     fault, unread = caught.value.problems
     assert "'bad' matches no problem (1 files cannot be read)" in fault
@@ -232,7 +232,7 @@ def test_unreadable_folder_is_reported_with_other_faults(tmp_path):
         (tmp_path / folder).mkdir()
     text = sets('select = "relx"') + '\n[[problems]]\nsource = "folder"\npath = "more"\n'
     (tmp_path / "matrix.toml").write_text(AXES + text)
-    with pytest.raises(MatrixError) as caught:
+    with pytest.raises(ConfigError) as caught:
         load_selection(load_matrix(tmp_path / "matrix.toml"), load=load)
     assert [fault.split()[1] for fault in caught.value.problems] == ["problems[0].select[0]:", "problems[1].path:"]
 

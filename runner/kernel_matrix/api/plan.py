@@ -63,7 +63,7 @@ def load_matrix(path: str | Path = "matrix.toml") -> Matrix:
         path: The matrix file; ``-`` is standard input.
 
     Raises:
-        MatrixError: The file has faults; the error names all of them with line and column.
+        ConfigError: The file has faults; the error names all of them with line and column.
 
     Examples:
         >>> import kernel_matrix

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kernel_matrix.config_files.config_text import ConfigText, read_config
+from kernel_matrix.config_files.faults import ConfigFault
+from kernel_matrix.config_files.shape import check_shape, remove_faulty
 from kernel_matrix.environments import AUTO
-from kernel_matrix.errors import MatrixError
 from kernel_matrix.matrix import (
     CandidateSet,
     Exclude,
@@ -23,35 +23,31 @@ from kernel_matrix.matrix import (
     Protocol,
     Toolchain,
 )
-from kernel_matrix.matrix.complaints import MatrixFault
 from kernel_matrix.matrix.globs import one_or_many
 from kernel_matrix.matrix.rule_checks import check_rules
 from kernel_matrix.matrix.semantics import check_semantics, platform_of, resolve
-from kernel_matrix.matrix.shape import check_shape, remove_faulty
 from kernel_matrix.matrix.tiers import read_policy, read_protocol, with_policy, with_protocol
 from kernel_matrix.model.enums import Dtype, Language
-from kernel_matrix.toml_text import Position, TomlSyntaxError, find, nearest, parse_toml, scan, show
+from kernel_matrix.toml_text import Position, find
 
-STANDARD_INPUT = "-"
-"""Name of a matrix file that is standard input."""
 _NEXT_STEP = "kernel-matrix docs matrix lists every key"
+_IF_MISSING = "name a matrix file, or start in a folder that has a matrix.toml"
 
 
 def load_matrix(path: Path) -> Matrix:
     """Read and check a matrix file; ``-`` is standard input, whose relative paths start from the working directory.
 
     Raises:
-        kernel_matrix.errors.MatrixError: with one line per fault, ``file:line:column key: fault; allowed values``.
+        kernel_matrix.errors.ConfigError: with one line per fault, ``file:line:column key: fault; allowed values``.
     """
     text = _read(path)
-    document = _parse(path, text)
-    root = path.resolve().parent
+    document = text.parse()
     try:
-        faults = _find_faults(document, root)
-        if faults:
-            raise MatrixError(_describe_faults(path, text, faults), next_step=_NEXT_STEP)
+        faults = _find_faults(document, path.resolve().parent)
     except RecursionError:
-        raise MatrixError([f"{path}:1:1 is nested too deeply to be a matrix"], next_step=_NEXT_STEP) from None
+        raise text.nested_too_deeply() from None
+    if faults:
+        raise text.error(faults)
     return _build(document, path.resolve())
 
 
@@ -61,59 +57,23 @@ def position_of(path: Path, key_path: str) -> Position:
     For a key that is not in the file it is the position of the innermost table or array around it.
 
     Raises:
-        kernel_matrix.errors.MatrixError: the file cannot be read as TOML any more.
+        kernel_matrix.errors.ConfigError: the file cannot be read as TOML any more.
     """
     text = _read(path)
-    _parse(path, text)
-    return find(text, key_path)
+    text.parse()
+    return find(text.text, key_path)
 
 
-def matrix_bytes(path: Path) -> bytes:
-    """Return the bytes of a matrix file.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    return _standard_input() if path.name == STANDARD_INPUT else path.read_bytes()
+def _read(path: Path) -> ConfigText:
+    return read_config(path, kind="a matrix", next_step=_NEXT_STEP, if_missing=_IF_MISSING)
 
 
-@cache
-def _standard_input() -> bytes:
-    """Return all of standard input, each time: it is read for the matrix, its digest and the lines of its faults."""
-    return sys.stdin.buffer.read()
-
-
-def _read(path: Path) -> str:
-    try:
-        return matrix_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise MatrixError([f"{path}:{line}:1 is not UTF-8 text"], next_step="save the file as UTF-8") from None
-    except OSError as error:
-        what = f"{path}: cannot be read: {error.strerror}"
-        raise MatrixError([what], next_step="name a matrix file, or start in a folder that has a matrix.toml") from None
-
-
-def _parse(path: Path, text: str) -> dict[str, Any]:
-    try:
-        return parse_toml(text)
-    except TomlSyntaxError as error:
-        line, column = error.position or (1, 1)
-        raise MatrixError([f"{path}:{line}:{column} {error.reason}"], next_step=_NEXT_STEP) from None
-
-
-def _find_faults(document: Mapping[str, Any], root: Path) -> list[MatrixFault]:
+def _find_faults(document: Mapping[str, Any], root: Path) -> list[ConfigFault]:
     """Return all faults; values of the wrong shape are removed before the semantic checks read the document."""
-    found = check_shape(document)
+    found = check_shape(document, "matrix")
     rest = remove_faulty(document, found)
     malformed = {fault.path[:2] for fault in found}
     return [*found, *check_semantics(rest, malformed, root), *check_rules(rest, malformed)]
-
-
-def _describe_faults(path: Path, text: str, faults: list[MatrixFault]) -> list[str]:
-    positions = scan(text)
-    placed = sorted((nearest(positions, fault.path), show(fault.path), fault.text) for fault in faults)
-    return [f"{path}:{line}:{column} {key}: {what}" for (line, column), key, what in placed]
 
 
 def _build(document: Mapping[str, Any], path: Path) -> Matrix:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from kernel_matrix.config_files.faults import ConfigFault, listed, quote
 from kernel_matrix.errors import suggestion
-from kernel_matrix.matrix.complaints import MatrixFault, listed, quote
 from kernel_matrix.matrix.globs import is_within, matches, one_or_many
 from kernel_matrix.matrix.semantics import Table, tables
 from kernel_matrix.model.enums import Language
@@ -55,7 +55,7 @@ class _Rule:
         return rest | {"match": {key: frozenset(self.globs(key)) for key in _MATCH_KEYS}}
 
 
-def check_rules(document: Table, malformed: Collection[KeyPath]) -> Iterator[MatrixFault]:
+def check_rules(document: Table, malformed: Collection[KeyPath]) -> Iterator[ConfigFault]:
     """Yield every fault of the rules.
 
     Args:
@@ -90,7 +90,7 @@ def _names(document: Table, key: str) -> list[str | None]:
     return [None if table is None else table.get("name") for table in document.get(key, ())]
 
 
-def _find_unknown_names(rule: _Rule, names: Names) -> Iterator[MatrixFault]:
+def _find_unknown_names(rule: _Rule, names: Names) -> Iterator[ConfigFault]:
     for key in rule.match.keys() & names.keys():
         written = rule.match[key]
         for index, glob in enumerate(one_or_many(written)):
@@ -98,27 +98,27 @@ def _find_unknown_names(rule: _Rule, names: Names) -> Iterator[MatrixFault]:
                 continue
             path = (*rule.match_path, key, index) if isinstance(written, list) else (*rule.match_path, key)
             text = f"{quote(glob)} matches no {key}; there are: {listed(names[key])}"
-            yield MatrixFault(path, f"{text}{suggestion(glob, names[key])}")
+            yield ConfigFault(path, f"{text}{suggestion(glob, names[key])}")
 
 
-def _find_repeated_rules(rules: Sequence[_Rule]) -> Iterator[MatrixFault]:
+def _find_repeated_rules(rules: Sequence[_Rule]) -> Iterator[ConfigFault]:
     for one, other in combinations(rules, 2):
         if one.kind == other.kind and one.effect() == other.effect():
-            yield MatrixFault(other.path, f"repeats {one.title}; remove one")
+            yield ConfigFault(other.path, f"repeats {one.title}; remove one")
 
 
-def _find_wrong_excludes(rules: Sequence[_Rule], names: Names) -> Iterator[MatrixFault]:
+def _find_wrong_excludes(rules: Sequence[_Rule], names: Names) -> Iterator[ConfigFault]:
     includes = [rule for rule in rules if rule.kind == "include"]
     for rule in rules:
         if rule.kind != "exclude":
             continue
         if all(_is_subset((), rule.globs(key), names.get(key)) for key in _MATCH_KEYS):
-            yield MatrixFault(rule.path, f"excludes every cell; narrow it with {listed(_MATCH_KEYS)}")
+            yield ConfigFault(rule.path, f"excludes every cell; narrow it with {listed(_MATCH_KEYS)}")
             continue
         for include in includes:
             if _contradicts(rule, include, names):
                 text = f"contradicts {include.title}, which runs every cell that this rule excludes; remove one"
-                yield MatrixFault(rule.path, text)
+                yield ConfigFault(rule.path, text)
 
 
 def _contradicts(exclude: _Rule, include: _Rule, names: Names) -> bool:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.bundled import BUNDLED_PROBLEMS
+from kernel_matrix.config_files.faults import ConfigFault, listed, quote
 from kernel_matrix.errors import suggestion
 from kernel_matrix.matrix import VERSION_KEYS, Protocol
-from kernel_matrix.matrix.complaints import MatrixFault, listed, quote
 from kernel_matrix.matrix.globs import is_plain, one_or_many
 from kernel_matrix.matrix.tiers import PUBLISH_SESSIONS, read_protocol, with_protocol
 from kernel_matrix.model.enums import Tier
@@ -36,7 +36,7 @@ def tables(document: Table, key: str) -> list[tuple[int, Table]]:
 _OF_EVERY_IMAGE = {"torch": "PyTorch", "triton": "Triton"}
 
 
-def check_semantics(document: Table, malformed: Collection[KeyPath], root: Path) -> Iterator[MatrixFault]:
+def check_semantics(document: Table, malformed: Collection[KeyPath], root: Path) -> Iterator[ConfigFault]:
     """Yield every fault of axes, selections and protocol values.
 
     Args:
@@ -66,14 +66,14 @@ def resolve(root: Path, written: str) -> Path:
     return Path(normpath(root / expanduser(written)))  # noqa: PTH111  # Path.expanduser raises for unknown users
 
 
-def _find_repeated_names(document: Table, key: str) -> Iterator[MatrixFault]:
+def _find_repeated_names(document: Table, key: str) -> Iterator[ConfigFault]:
     first: dict[str, int] = {}
     for index, table in tables(document, key):
         name = table.get("name")
         if name is None:
             continue
         if name in first:
-            yield MatrixFault((key, index, "name"), f"{name!r} is also the name of {key}[{first[name]}]; rename one")
+            yield ConfigFault((key, index, "name"), f"{name!r} is also the name of {key}[{first[name]}]; rename one")
         first.setdefault(name, index)
 
 
@@ -82,29 +82,29 @@ def platform_of(table: Table) -> str:
     return platform_name(table.get("platform", table.get("vendor", DEFAULT)))
 
 
-def _platforms(document: Table) -> Iterator[MatrixFault]:
+def _platforms(document: Table) -> Iterator[ConfigFault]:
     for key in ("gpus", "toolchains"):
         for index, table in tables(document, key):
             for name in {"platform", "vendor"} & table.keys():
                 vendors = [platform.VENDOR for name, platform in platforms().items() if name != platform.VENDOR]
                 yield from _unknown_word((key, index, name), table[name], [*PLATFORMS, *vendors])
             if {"platform", "vendor"} <= table.keys():
-                yield MatrixFault((key, index, "vendor"), "is another word for platform; take one out")
+                yield ConfigFault((key, index, "vendor"), "is another word for platform; take one out")
 
 
-def _versions(document: Table, malformed: Collection[KeyPath]) -> Iterator[MatrixFault]:
+def _versions(document: Table, malformed: Collection[KeyPath]) -> Iterator[ConfigFault]:
     """Yield versions that the toolchain of an image lacks, and those that an environment decides by itself."""
     for index, table in tables(document, "toolchains"):
         path: KeyPath = ("toolchains", index)
         if "environment" in table:
             decided = [key for key in VERSION_KEYS if key in table]
-            yield from (MatrixFault((*path, key), "the environment decides it; take it out") for key in decided)
+            yield from (ConfigFault((*path, key), "the environment decides it; take it out") for key in decided)
         elif path not in malformed:
             titles = {key: title for key, title in _OF_EVERY_IMAGE.items() if key not in table}
-            yield from (MatrixFault((*path, key), f"missing; version of {titles[key]} in the image") for key in titles)
+            yield from (ConfigFault((*path, key), f"missing; version of {titles[key]} in the image") for key in titles)
 
 
-def _extensions(document: Table) -> Iterator[MatrixFault]:
+def _extensions(document: Table) -> Iterator[ConfigFault]:
     """Yield sources and rules that neither this program nor an installed package has."""
     for key, registry in (("problems", SOURCES), ("candidates", CANDIDATE_SOURCES)):
         for index, table in tables(document, key):
@@ -124,45 +124,45 @@ def _rules() -> Iterable[str]:
     return RULES
 
 
-def _unknown_word(path: KeyPath, text: str, known: Sequence[str]) -> Iterator[MatrixFault]:
+def _unknown_word(path: KeyPath, text: str, known: Sequence[str]) -> Iterator[ConfigFault]:
     if text not in known:
-        yield MatrixFault(path, f"{quote(text)} is not known; allowed: {listed(known)}{suggestion(text, known)}")
+        yield ConfigFault(path, f"{quote(text)} is not known; allowed: {listed(known)}{suggestion(text, known)}")
 
 
-def _conditions_of_a_cpu(document: Table) -> Iterator[MatrixFault]:
+def _conditions_of_a_cpu(document: Table) -> Iterator[ConfigFault]:
     for index, gpu in tables(document, "gpus"):
         platform = platforms().get(platform_of(gpu))
         if platform is not None and not platform.IS_ACCELERATOR:
             for key in gpu.keys() - {"name", "platform", "vendor"}:
-                yield MatrixFault(("gpus", index, key), f"a {platform.TITLE} has no such condition; take it out")
+                yield ConfigFault(("gpus", index, key), f"a {platform.TITLE} has no such condition; take it out")
 
 
-def _find_repeated_tables(key: str, found: Sequence[tuple[int, Table]]) -> Iterator[MatrixFault]:
+def _find_repeated_tables(key: str, found: Sequence[tuple[int, Table]]) -> Iterator[ConfigFault]:
     for (first, one), (second, other) in combinations(found, 2):
         if _without_name(one) == _without_name(other):
-            yield MatrixFault((key, second), f"repeats {key}[{first}]; remove one")
+            yield ConfigFault((key, second), f"repeats {key}[{first}]; remove one")
 
 
 def _without_name(table: Table) -> Table:
     return {key: value for key, value in table.items() if key != "name"}
 
 
-def _find_missing_paths(document: Table) -> Iterator[MatrixFault]:
+def _find_missing_paths(document: Table) -> Iterator[ConfigFault]:
     for index, table in tables(document, "problems"):
         if "path" not in table and table.get("source", "aten") not in BUNDLED_PROBLEMS:
             bundled = ", ".join(sorted(BUNDLED_PROBLEMS))
             text = f"source {quote(table['source'])} needs a path; only {bundled} have bundled problems"
-            yield MatrixFault(("problems", index, "path"), text)
+            yield ConfigFault(("problems", index, "path"), text)
 
 
-def _find_missing_folders(document: Table, key: str, root: Path) -> Iterator[MatrixFault]:
+def _find_missing_folders(document: Table, key: str, root: Path) -> Iterator[ConfigFault]:
     for index, table in tables(document, key):
         if "path" in table:
             source = table.get("source", "folder")
             of_files = source in _SINGLE_FILE_SOURCES or source not in SOURCES.built_in
             fault = _check_folder(resolve(root, table["path"]), of_files=of_files)
             if fault:
-                yield MatrixFault((key, index, "path"), f"{quote(table['path'])} {fault}")
+                yield ConfigFault((key, index, "path"), f"{quote(table['path'])} {fault}")
 
 
 def _check_folder(folder: Path, *, of_files: bool) -> str:
@@ -181,23 +181,23 @@ def _list_folders(parent: Path) -> Sequence[str]:
     return sorted(path.name for path in parent.iterdir() if path.is_dir()) if parent.is_dir() else ()
 
 
-def _find_idle_overrides(document: Table) -> Iterator[MatrixFault]:
+def _find_idle_overrides(document: Table) -> Iterator[ConfigFault]:
     for index, rule in tables(document, "override"):
         if not any(rule.get(key) for key in ("protocol", "policy", "workloads")):
-            yield MatrixFault(("override", index), "changes nothing; give it protocol, policy or workloads")
+            yield ConfigFault(("override", index), "changes nothing; give it protocol, policy or workloads")
         if "build_workers" in rule.get("policy", {}):
             text = "applies to the whole run, not to some cells; set it in [policy]"
-            yield MatrixFault(("override", index, "policy", "build_workers"), text)
+            yield ConfigFault(("override", index, "policy", "build_workers"), text)
 
 
-def _check_protocols(document: Table) -> Iterator[MatrixFault]:
+def _check_protocols(document: Table) -> Iterator[ConfigFault]:
     """Yield values that do not fit together in ``[protocol]``, in an override, or in two overrides of one cell.
 
     Combinations of three need no check: every rule is about two values, and each value comes from one table.
     """
     base = with_protocol(Protocol(), _read_scalars(document.get("protocol", {})))
     faults = dict(_check_protocol(base))
-    yield from (MatrixFault(("protocol", key), text) for key, text in faults.items())
+    yield from (ConfigFault(("protocol", key), text) for key, text in faults.items())
     if faults:
         return
     changes = [(i, rule, _read_scalars(rule.get("protocol", {}))) for i, rule in tables(document, "override")]
@@ -205,11 +205,11 @@ def _check_protocols(document: Table) -> Iterator[MatrixFault]:
     for index, _, values in changes:
         for key, text in _check_protocol(with_protocol(base, values)):
             alone.add(index)
-            yield MatrixFault(("override", index, "protocol", key), text)
+            yield ConfigFault(("override", index, "protocol", key), text)
     for (i, one, first), (j, other, second) in combinations(changes, 2):
         if alone.isdisjoint((i, j)) and _may_overlap(one, other):
             for key, text in _check_protocol(with_protocol(with_protocol(base, first), second)):
-                yield MatrixFault(("override", j, "protocol", key), f"{text} (override[{i}] matches the same cells)")
+                yield ConfigFault(("override", j, "protocol", key), f"{text} (override[{i}] matches the same cells)")
 
 
 def _read_scalars(table: Table) -> dict[str, Any]:

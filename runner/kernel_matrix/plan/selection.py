@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from kernel_matrix.config_files.faults import quote
 from kernel_matrix.matrix import CandidateSet, Matrix, ProblemSet
-from kernel_matrix.matrix.complaints import quote
 from kernel_matrix.matrix.globs import matches
 from kernel_matrix.plan.rule_masks import open_globs
 from kernel_matrix.plan.selection_report import SelectionReport, few
@@ -84,7 +84,7 @@ def load_selection(
     """Read all problems and candidates that ``matrix`` names and return those it selects.
 
     Raises:
-        kernel_matrix.errors.MatrixError: One line per fault: a selection or glob that matches nothing, an unknown
+        kernel_matrix.errors.ConfigError: One line per fault: a selection or glob that matches nothing, an unknown
             level, category, tag or workload, an id that two files claim, a folder that its source does not read.
     """
     findings = SelectionReport(matrix)

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from kernel_matrix.errors import MatrixError, UsageError, suggestion
+from kernel_matrix.config_files.faults import listed, quote
+from kernel_matrix.errors import ConfigError, UsageError, suggestion
 from kernel_matrix.matrix import Matrix
-from kernel_matrix.matrix.complaints import listed, quote
 from kernel_matrix.matrix.load import position_of
 
 _MOST_LISTED = 12  # names in one message; more would hide what is wrong
@@ -65,14 +65,14 @@ class SelectionReport:
         An item that a fault misses may be one of the latter.
 
         Raises:
-            kernel_matrix.errors.MatrixError: There are faults.
+            kernel_matrix.errors.ConfigError: There are faults.
         """
         if not self.faults:
             return
         path = self.matrix.path
         placed = sorted((position_of(path, key), key, text) for key, text in self.faults)
         faults = [f"{path}:{line}:{column} {key}: {text}" for (line, column), key, text in placed]
-        raise MatrixError(
+        raise ConfigError(
             [*faults, *(f"not read: {item}" for item in unreadable[:_MOST_LISTED])],
             next_step="kernel-matrix docs matrix describes every key.",
         )

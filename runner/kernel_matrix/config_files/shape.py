@@ -1,4 +1,4 @@
-"""Check keys, types and ranges of a matrix file against ``schemas/matrix.schema.json``, and explain violations."""
+"""Check keys, types and ranges of a configuration file against its schema, and explain violations."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 
+from kernel_matrix.config_files.faults import ConfigFault, listed, quote
 from kernel_matrix.errors import closest, suggestion
 from kernel_matrix.json_schemas import load_schema
-from kernel_matrix.matrix.complaints import MatrixFault, listed, quote
 from kernel_matrix.toml_text import KeyPath
 
 _TYPE_NAMES = {
@@ -30,15 +30,15 @@ _TYPE_NAMES = {
 }
 
 
-def check_shape(document: Mapping[str, Any]) -> list[MatrixFault]:
-    """Return every violation of the schema, and every number that is not finite."""
+def check_shape(document: Mapping[str, Any], schema: str) -> list[ConfigFault]:
+    """Return every violation of ``schemas/<schema>.schema.json``, and every number that is not finite."""
     infinite = list(_find_infinite(document, ()))
     skipped = {fault.path for fault in infinite}
-    found = (fault for error in _validator().iter_errors(document) for fault in _explain(error))
+    found = (fault for error in _validator(schema).iter_errors(document) for fault in _explain(error))
     return list(dict.fromkeys([*infinite, *(fault for fault in found if fault.path not in skipped)]))
 
 
-def remove_faulty(document: Mapping[str, Any], faults: Iterable[MatrixFault]) -> dict[str, Any]:
+def remove_faulty(document: Mapping[str, Any], faults: Iterable[ConfigFault]) -> dict[str, Any]:
     """Return a copy of ``document`` without its faulty values, so that the rest can be checked.
 
     A faulty key is removed; a faulty element of a list becomes ``None``, so that the others keep their index.
@@ -51,9 +51,9 @@ def remove_faulty(document: Mapping[str, Any], faults: Iterable[MatrixFault]) ->
 
 
 @cache
-def _validator() -> Validator:
+def _validator(schema: str) -> Validator:
     kind = extend(Draft202012Validator, {"pattern": _pattern})  # type: ignore[no-untyped-call]  # jsonschema lacks it
-    return cast("Validator", kind(load_schema("matrix")))
+    return cast("Validator", kind(load_schema(schema)))
 
 
 def _pattern(_validator: Validator, pattern: str, value: object, _schema: object) -> Iterator[ValidationError]:
@@ -72,9 +72,9 @@ def _remove(node: Any, path: KeyPath) -> None:
         node.pop(last, None)
 
 
-def _find_infinite(value: object, path: KeyPath) -> Iterator[MatrixFault]:
+def _find_infinite(value: object, path: KeyPath) -> Iterator[ConfigFault]:
     if isinstance(value, float) and not isfinite(value):
-        yield MatrixFault(path, f"{value} is not allowed; must be finite")
+        yield ConfigFault(path, f"{value} is not allowed; must be finite")
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _find_infinite(item, (*path, key))
@@ -96,7 +96,7 @@ class _SchemaViolation:
     """Part of the schema that holds the rule."""
 
 
-def _explain(error: ValidationError) -> Iterator[MatrixFault]:
+def _explain(error: ValidationError) -> Iterator[ConfigFault]:
     schema = cast("Mapping[str, Any]", error.schema)
     violation = _SchemaViolation(
         tuple(error.absolute_path), str(error.validator), error.validator_value, error.instance, schema
@@ -104,32 +104,32 @@ def _explain(error: ValidationError) -> Iterator[MatrixFault]:
     if violation.rule in _KEY_RULES:
         yield from _KEY_RULES[violation.rule](violation)
     else:
-        yield MatrixFault(violation.path, _VALUE_RULES[violation.rule](violation))
+        yield ConfigFault(violation.path, _VALUE_RULES[violation.rule](violation))
 
 
-def _explain_unknown_keys(violation: _SchemaViolation) -> Iterator[MatrixFault]:
+def _explain_unknown_keys(violation: _SchemaViolation) -> Iterator[ConfigFault]:
     allowed = list(violation.schema["properties"])
     for key in violation.got:
         if key not in allowed:
-            yield MatrixFault(
+            yield ConfigFault(
                 (*violation.path, key), f"unknown key; allowed: {listed(allowed)}{suggestion(key, allowed)}"
             )
 
 
-def _explain_missing_keys(violation: _SchemaViolation) -> Iterator[MatrixFault]:
+def _explain_missing_keys(violation: _SchemaViolation) -> Iterator[ConfigFault]:
     properties = violation.schema["properties"]
     misspelt = {closest(key, list(properties)) for key in violation.got if key not in properties}
     for key in violation.wanted:
         if key not in violation.got and key not in misspelt:
             purpose = properties[key]["description"]
-            yield MatrixFault((*violation.path, key), f"missing; {purpose[0].lower()}{purpose[1:].rstrip('.')}")
+            yield ConfigFault((*violation.path, key), f"missing; {purpose[0].lower()}{purpose[1:].rstrip('.')}")
 
 
-def _explain_repeats(violation: _SchemaViolation) -> Iterator[MatrixFault]:
+def _explain_repeats(violation: _SchemaViolation) -> Iterator[ConfigFault]:
     for index, item in enumerate(violation.got):
         if item in violation.got[:index]:
             text = f"{quote(item)} is given twice, first as element {violation.got.index(item)}"
-            yield MatrixFault((*violation.path, index), text, usable=True)
+            yield ConfigFault((*violation.path, index), text, usable=True)
 
 
 def _explain_type(violation: _SchemaViolation) -> str:
@@ -165,7 +165,7 @@ def _explain_limit(words: str) -> Callable[[_SchemaViolation], str]:
     return lambda violation: f"{quote(violation.got)} is out of range; must be {words} {violation.wanted}"
 
 
-_KEY_RULES: Mapping[str, Callable[[_SchemaViolation], Iterator[MatrixFault]]] = {
+_KEY_RULES: Mapping[str, Callable[[_SchemaViolation], Iterator[ConfigFault]]] = {
     "additionalProperties": _explain_unknown_keys,
     "required": _explain_missing_keys,
     "uniqueItems": _explain_repeats,
@@ -185,4 +185,4 @@ _VALUE_RULES: Mapping[str, Callable[[_SchemaViolation], str]] = {
     "maxLength": lambda violation: f"the text is too long; must have at most {violation.wanted} characters",
     "minProperties": lambda violation: f"the table is empty; allowed: {listed(violation.schema['properties'])}",
 }
-"""Together with ``_KEY_RULES``, every rule that the schema uses; a test compares them."""
+"""Together with ``_KEY_RULES``, every rule that the schemas use; a test compares them."""

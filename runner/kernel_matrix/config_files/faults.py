@@ -1,4 +1,4 @@
-"""Faults of a matrix file, and helpers for their messages."""
+"""Faults of a configuration file, and helpers for their messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONGEST_VALUE = 60  # characters of a quoted value, so that a message stays on 
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixFault:
+class ConfigFault:
     """One fault of the file."""
 
     path: KeyPath
