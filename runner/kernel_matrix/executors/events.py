@@ -23,7 +23,7 @@ class EventKind(str, Enum):
     CELL_RETRIED = "cell_retried"
     """The machine failed the cell. It is retried, on another GPU if this one is quarantined."""
     CELL_SKIPPED = "cell_skipped"
-    """The deadline is too near to start the cell."""
+    """The cell is not started: the deadline is too near, or another process has it now."""
     SANDBOX_LOST = "sandbox_lost"
     """The sandbox stopped answering, noticed after ``cell``; nothing starts until it answers."""
     SANDBOX_BACK = "sandbox_back"

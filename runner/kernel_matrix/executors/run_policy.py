@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from kernel_matrix.plan import Cell
@@ -22,6 +23,11 @@ class RunPolicy:
     build_workers: int = 0
     """Concurrent builds; 0: the number given by :func:`~kernel_matrix.attempt.buildpool.builds_at_once`."""
 
-    def is_too_late(self, cell: Cell) -> bool:
-        """Return whether ``cell``, started now, is expected to end after the deadline."""
-        return self.deadline is not None and time.monotonic() + cell.expected_s > self.deadline
+    withdrawn: Callable[[], Collection[str]] = frozenset
+    """Returns the ids of cells that others have taken over in the meantime; called before each cell."""
+
+    def why_skipped(self, cell: Cell) -> str:
+        """Return why ``cell`` is not to be started now; empty if it is."""
+        if self.deadline is not None and time.monotonic() + cell.expected_s > self.deadline:
+            return f"expected to take {cell.expected_s:.0f} s, which is past the deadline"
+        return "another chunk has it now" if cell.id in self.withdrawn() else ""

@@ -112,7 +112,7 @@ def _survey_with(
         local_triton=installed("triton"),
         images={name: image if isinstance(image, str) else "" for name, image in images.items()},
         environments=_known(matrix, images),
-        compilers=frozenset(name for name, platform in platforms().items() if platform.local_compiler()),
+        compilers=tuple(name for name, platform in platforms().items() if platform.local_compiler()),
         clocks_reason=why_forbidden() or why_not_root(),
     )
     here = {name: image for name, image in images.items() if isinstance(image, ResolvedImage)}

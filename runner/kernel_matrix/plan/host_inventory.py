@@ -31,7 +31,7 @@ class HostInventory:
     """Toolchain → reason why its image or environment cannot be used; empty if it can. An absent one has none."""
     environments: Mapping[str, Toolchain] = field(default_factory=dict)
     """Name of a toolchain that is an environment of this host → the toolchain with its platform and versions."""
-    compilers: frozenset[str] = frozenset()
+    compilers: tuple[str, ...] = ()
     """Platforms whose compiler is installed on this host, for environments."""
     clocks_reason: str = "this host is not known"
     """Reason why GPU clocks cannot be locked here; empty if there is none."""

@@ -47,8 +47,8 @@ class CompileLane:
                 cell = self._cells.get_nowait()
             except queue.Empty:
                 return
-            if self._shared.policy.is_too_late(cell):
-                self._shared.skip(cell, self.name)
+            if why := self._shared.policy.why_skipped(cell):
+                self._shared.skip(cell, self.name, why)
             else:
                 self._run_one(cell)
 

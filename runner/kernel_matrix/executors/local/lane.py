@@ -52,8 +52,8 @@ class DeviceLane:
             cell = shared.pending.take(self._gpu, shared.builds.is_ready)
             if cell is None:
                 return
-            if shared.policy.is_too_late(cell):
-                shared.skip(cell, self.name)
+            if why := shared.policy.why_skipped(cell):
+                shared.skip(cell, self.name, why)
                 shared.pending.finish(self._gpu)
             else:
                 self._run_one(cell)
@@ -114,7 +114,7 @@ class DeviceLane:
         if shared.context.cancelled():
             return ()
         reserved = shared.pending.reserve(self._gpu, count, shared.builds.is_ready)
-        coming = [cell for cell in reserved if not shared.policy.is_too_late(cell) and not is_rejected(cell)]
+        coming = [cell for cell in reserved if not shared.policy.why_skipped(cell) and not is_rejected(cell)]
         return [next_one for next_one in map(self._assignment, coming) if _is_started(next_one)]
 
 

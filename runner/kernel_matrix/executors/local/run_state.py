@@ -93,10 +93,9 @@ class RunState:
             return sum(fault_of(status) is Fault.INFRA for status in attempts) <= cell.policy.infra_retries
         return is_first_mismatch(attempts)
 
-    def skip(self, cell: Cell, lane: str) -> None:
-        """Leave ``cell`` out, because the deadline is too near."""
-        text = f"expected to take {cell.expected_s:.0f} s, which is past the deadline"
-        self.tell(RunEvent(happening=EventKind.CELL_SKIPPED, cell=cell, lane=lane, text=text))
+    def skip(self, cell: Cell, lane: str, why: str) -> None:
+        """Leave ``cell`` out."""
+        self.tell(RunEvent(happening=EventKind.CELL_SKIPPED, cell=cell, lane=lane, text=why))
 
     def end(self, cell: Cell, lane: str, record: Record) -> None:
         """Count ``cell`` as ended and report it."""
