@@ -1,0 +1,188 @@
+"""Slurm, through its commands; works without accounting, and from a login node without a GPU.
+
+Jobs are found by their names, never by their numbers: a controller that lost its state hands out numbers again. A job
+that the controller has forgotten may go on running, since the processes of a job outlive ``slurmd``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kernel_matrix.config_files.faults import ConfigFault
+from kernel_matrix.config_files.shape import check_shape
+from kernel_matrix.errors import suggestion
+from kernel_matrix.executors.engines import EngineError, Job, JobState, JobStatus
+from kernel_matrix.fleet import Site
+from kernel_matrix.platforms import Gpu
+
+CPU: Final = "cpu"
+"""Resource of jobs without a GPU, of which each usable node takes one."""
+_PATIENCE_S: Final = 30.0
+"""Commands hang while the controller is down."""
+_DEFAULT_CPUS: Final = 4
+_GRES: Final = re.compile(r"gpu:(?P<model>[^:(),]+):(?P<number>\d+)")
+_USABLE: Final = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
+"""States of nodes that run jobs now or soon; a suffix says more, and ``*`` that the node does not answer."""
+_STATES: Final = {
+    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"), JobState.WAITING),
+    **dict.fromkeys(("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"), JobState.RUNNING),
+    "COMPLETED": JobState.ENDED,
+}
+"""Slurm's state → what it means; every other one is a way to be lost, but FAILED with an exit code of the process."""
+_PASSED: Final = ("PATH", "HOME", "LANG", "KERNEL_MATRIX_GPU_SETTINGS")
+"""What jobs get of this environment: settings that are forbidden here stay forbidden there."""
+_SIGNALLED_BEFORE_END: Final = "B:TERM@60"
+"""The runner gets a minute to end its cell and to give the GPU back before a job's time is over."""
+
+
+def check_options(options: Mapping[str, Any]) -> Iterable[ConfigFault]:
+    """Yield the faults of the table ``options`` of a site."""
+    return check_shape(options, "fleet_slurm")
+
+
+def allocated(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """Return the devices of this job, by ``SLURM_JOB_GPUS``: places among the node's device files; else its CPUs.
+
+    ``CUDA_VISIBLE_DEVICES`` counts from 0 in each job where Slurm hides devices, and so does not identify one.
+    """
+    listed = os.environ.get("SLURM_JOB_GPUS", "")
+    if not listed:
+        return tuple(gpu for gpu in gpus if gpu.minor is None)
+    with_node = sorted((gpu for gpu in gpus if gpu.minor is not None), key=lambda gpu: gpu.minor or 0)
+    try:
+        return tuple(with_node[int(place)] for place in listed.split(","))
+    except (IndexError, ValueError):
+        here = ", ".join(f"{gpu.name} ({gpu.minor})" for gpu in with_node) or "none"
+        what = f"Slurm gave this job GPU {listed}, and the driver knows: {here}"
+        raise EngineError(what, next_step="compare gres.conf of this node with kernel-matrix gpus list") from None
+
+
+def open_session(site: Site, run_token: str) -> SlurmSession:
+    """Return the jobs of a run; nothing is started."""
+    return SlurmSession(site, run_token)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSession:
+    """The jobs of one run on one cluster."""
+
+    site: Site
+    run_token: str
+
+    def units(self) -> Mapping[str, int]:
+        """Return GPU model → GPUs of the nodes that run jobs, and how many such nodes there are."""
+        partition = self.site.options.get("partition")
+        self._check_partition(partition)
+        asked = ("--partition", partition) if partition else ()
+        found: dict[str, int] = {}
+        nodes: set[str] = set()
+        for line in self._call("sinfo", "-h", "-N", *asked, "-o", "%N|%T|%G|%P|%f").splitlines():
+            node, state, gres, its_partition, features = line.split("|")
+            is_wanted = bool(partition) or its_partition.endswith("*")
+            if node in nodes or not is_wanted or not self._is_usable(state, features):
+                continue
+            nodes.add(node)
+            for model in _GRES.finditer(gres):
+                found[model["model"]] = found.get(model["model"], 0) + int(model["number"])
+        return {**found, CPU: len(nodes)} if nodes else {}
+
+    def submit(self, job: Job) -> None:
+        """Submit a batch job; it may come to be even if no answer arrives."""
+        options = self.site.options
+        asked = {
+            "job-name": job.token,
+            "chdir": str(job.folder),
+            "output": str(job.folder / "log.txt"),
+            "open-mode": "append",
+            "export": "NIL",
+            "signal": _SIGNALLED_BEFORE_END,
+            "cpus-per-task": options.get("cpus", _DEFAULT_CPUS),
+            "nodes": 1,
+            "ntasks": 1,
+            "gres": None if job.resource == CPU else f"gpu:{job.resource}:1",
+            "time": None if self.site.hours is None else max(1, round(self.site.hours * 60)),
+            "mem": f"{options['memory_gib'] * 1024:.0f}M" if "memory_gib" in options else None,
+            **{key: options.get(key) for key in ("partition", "account", "qos", "constraint")},
+        }
+        words = [f"--{key}={value}" for key, value in asked.items() if value is not None]
+        self._call("sbatch", "--parsable", "--requeue", *words, text=_script(job))
+
+    def statuses(self) -> Mapping[str, JobStatus]:
+        """Return token → status of the run's jobs; of jobs of one name the one that goes on."""
+        listed = self._call("squeue", "-h", "--me", "-t", "all", "-o", "%T|%N|%r|%j")
+        found: dict[str, JobStatus] = {}
+        for line in listed.splitlines():
+            state, node, reason, token = line.split("|", 3)
+            if not token.startswith(self.run_token):
+                continue
+            why = [state.lower(), *([] if reason == "None" else [reason])]
+            status = JobStatus(state=_state(state, reason), node=node, reason=": ".join(why))
+            if token not in found or status.state in (JobState.WAITING, JobState.RUNNING):
+                found[token] = status
+        return found
+
+    def cancel(self, tokens: Iterable[str]) -> None:
+        """Cancel jobs; the runner in one gets SIGTERM."""
+        wanted = set(tokens)
+        listed = self._call("squeue", "-h", "--me", "-o", "%i|%j").splitlines() if wanted else ()
+        numbers = [number for number, _, token in (line.partition("|") for line in listed) if token in wanted]
+        if numbers:  # scancel takes one name only
+            self._call("scancel", "--quiet", *numbers)
+
+    def _check_partition(self, partition: str | None) -> None:
+        """Raise if there is no such partition, of which ``sinfo`` says nothing."""
+        if partition is None:
+            return
+        known = {name.rstrip("*") for name in self._call("sinfo", "-h", "-o", "%P").split()}
+        if partition not in known:
+            what = f"site {self.site.name}: no partition is {partition!r}{suggestion(partition, sorted(known))}"
+            raise EngineError(what, next_step=f"the cluster has {', '.join(sorted(known))}")
+
+    def _is_usable(self, state: str, features: str) -> bool:
+        wanted = self.site.options.get("constraint", "")
+        known = features.split(",")
+        # Only a plain feature can be checked here; Slurm evaluates the rest.
+        is_fitting = not re.fullmatch(r"[\w.-]+", wanted) or wanted in known
+        return is_fitting and not state.endswith("*") and state.rstrip("+~#!%$@^-") in _USABLE
+
+    def _call(self, *words: str, text: str = "") -> str:
+        try:
+            done = subprocess.run(
+                words, input=text, capture_output=True, text=True, check=False, timeout=_PATIENCE_S, env=_environment()
+            )
+        except FileNotFoundError:
+            what = f"site {self.site.name}: {words[0]} is not installed here"
+            raise EngineError(what, next_step="run this on a login node of the cluster") from None
+        except subprocess.TimeoutExpired:
+            what = f"site {self.site.name}: {words[0]} does not answer within {_PATIENCE_S:.0f} s"
+            raise EngineError(what, next_step="`scontrol ping` says whether the controller is there") from None
+        if done.returncode:
+            said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
+            raise EngineError(f"site {self.site.name}: {said}", next_step=f"the command was {shlex.join(words[:1])}")
+        return done.stdout
+
+
+def _state(state: str, reason: str) -> JobState:
+    if state == "FAILED" and reason == "NonZeroExitCode":
+        return JobState.ENDED
+    return _STATES.get(state, JobState.LOST)
+
+
+def _script(job: Job) -> str:
+    """Return the job's script; nothing in it is secret, since others can read it (``scontrol show job``)."""
+    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    exports = (f"export {name}={shlex.quote(value)}" for name, value in passed.items())
+    # The runner replaces the shell, so that signals reach it.
+    return "\n".join(("#!/bin/sh", *exports, f"exec {shlex.join(job.command)}", ""))
+
+
+def _environment() -> dict[str, str]:
+    """Return this environment without what changes the form of the commands' answers."""
+    changed = ("SBATCH_", "SQUEUE_", "SINFO_", "SCANCEL_", "SLURM_TIME_FORMAT")
+    return {name: value for name, value in os.environ.items() if not name.startswith(changed)}

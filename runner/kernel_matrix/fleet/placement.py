@@ -1,0 +1,50 @@
+"""Which kinds of GPU can run which cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kernel_matrix.fleet.chunks import SlotKind
+from kernel_matrix.plan import Cell, SkipReason
+
+_ORDER = {reason: place for place, reason in enumerate(SkipReason)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedCells:
+    """A matrix over a fleet."""
+
+    runnable: tuple[Cell, ...]
+    slots: Mapping[str, frozenset[SlotKind]]
+    """Cell id → where it can run."""
+    skipped: tuple[Cell, ...]
+    """Cells that no kind of GPU can run, each with the reason of the one that comes nearest to running it."""
+
+
+def place(cells_of: Mapping[SlotKind, Iterable[Cell]]) -> PlacedCells:
+    """Merge the plans of all kinds of GPU.
+
+    Args:
+        cells_of: Kind of GPU → every cell, planned for what its nodes have.
+    """
+    runnable: dict[str, Cell] = {}
+    slots: dict[str, set[SlotKind]] = {}
+    nearest: dict[str, Cell] = {}
+    for slot, cells in cells_of.items():
+        for cell in cells:
+            if cell.reason is None:
+                runnable.setdefault(cell.id, cell)
+                slots.setdefault(cell.id, set()).add(slot)
+            elif cell.id not in nearest or _nearness(cell) > _nearness(nearest[cell.id]):
+                nearest[cell.id] = cell
+    return PlacedCells(
+        runnable=tuple(runnable.values()),
+        slots={id_: frozenset(where) for id_, where in slots.items()},
+        skipped=tuple(cell for id_, cell in nearest.items() if id_ not in runnable),
+    )
+
+
+def _nearness(cell: Cell) -> int:
+    """Return how late the check failed: a cell that only lacks an image is nearer than one that lacks a GPU."""
+    return -1 if cell.reason is None else _ORDER[cell.reason.kind]

@@ -1,0 +1,123 @@
+"""Jobs on a real Slurm of two nodes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernel_matrix.executors.engines import EngineError, Job, JobState
+from kernel_matrix.executors.engines.slurm import check_options, open_session
+from kernel_matrix.fleet import Site
+from tests.executors.engines.slurm_lab import missing_programs, slurm_lab
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing_programs()), reason=f"not installed: {', '.join(missing_programs())}"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="the daemons need root"),
+]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    with slurm_lab(tmp_path_factory.mktemp("slurm")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def commands_reach_it(lab, monkeypatch):
+    monkeypatch.setenv("SLURM_CONF", lab.environment["SLURM_CONF"])
+
+
+def session(run="km-one", **options):
+    return open_session(
+        Site(name="lab", engine="slurm", sandbox="process", workspace=Path("/nowhere"), options=options), run
+    )
+
+
+def job(folder, token, *, resource="h200", python="pass"):
+    return Job(token=token, resource=resource, folder=folder, command=(sys.executable, "-c", python))
+
+
+def status_of(lab, jobs, token, *states):
+    """Wait for one of ``states``; return the status."""
+    lab.wait_until(lambda: token in jobs.statuses() and jobs.statuses()[token].state in states)
+    return jobs.statuses()[token]
+
+
+def test_gpus_are_those_of_the_partition():
+    assert session().units() == {"h200": 2, "l40s": 1, "cpu": 2}
+    assert session(partition="small").units() == {"l40s": 1, "cpu": 1}
+    assert session(constraint="h200").units() == {"h200": 2, "cpu": 1}
+
+
+def test_job_runs_on_a_gpu_of_its_model(lab, tmp_path):
+    jobs = session("km-model")
+    jobs.submit(job(tmp_path, "km-model-1", resource="l40s", python="import os; print(os.environ['SLURM_JOB_GPUS'])"))
+    status = status_of(lab, jobs, "km-model-1", JobState.ENDED)
+    assert status.node == "l1"
+    assert (tmp_path / "log.txt").read_text() == "0\n"  # counted on the node
+
+
+def test_script_has_no_secret(lab, tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNEL_MATRIX_WEBHOOK", "https://example.invalid/hush")
+    monkeypatch.setenv("KERNEL_MATRIX_GPU_SETTINGS", "forbid")
+    jobs = session("km-env")
+    jobs.submit(job(tmp_path, "km-env-1", python="import os; print(dict(os.environ))"))
+    status_of(lab, jobs, "km-env-1", JobState.ENDED)
+    seen = (tmp_path / "log.txt").read_text()
+    assert "hush" not in seen
+    assert "'KERNEL_MATRIX_GPU_SETTINGS': 'forbid'" in seen
+
+
+def test_process_that_fails_has_ended(lab, tmp_path):
+    jobs = session("km-fail")
+    jobs.submit(job(tmp_path, "km-fail-1", python="raise SystemExit(75)"))
+    assert status_of(lab, jobs, "km-fail-1", JobState.ENDED).state is JobState.ENDED
+
+
+def test_killed_process_is_lost(lab, tmp_path):
+    jobs = session("km-kill")
+    jobs.submit(job(tmp_path, "km-kill-1", python="import os; os.kill(os.getpid(), 9)"))
+    assert status_of(lab, jobs, "km-kill-1", JobState.LOST, JobState.ENDED).state is JobState.LOST
+
+
+def test_cancelled_job_gets_a_signal_and_is_lost(lab, tmp_path):
+    python = """import signal, sys, time
+signal.signal(15, lambda *_: sys.exit(print("told")))
+print("ready", flush=True)
+time.sleep(60)"""
+    jobs = session("km-cancel")
+    jobs.submit(job(tmp_path, "km-cancel-1", python=python))
+    log = tmp_path / "log.txt"
+    lab.wait_until(lambda: log.is_file() and log.read_text() == "ready\n")
+    jobs.cancel(["km-cancel-1", "km-cancel-never-was"])
+    assert status_of(lab, jobs, "km-cancel-1", JobState.LOST).reason == "cancelled"
+    lab.wait_until(lambda: log.read_text().endswith("told\n"))
+
+
+def test_jobs_of_other_runs_are_not_seen(lab, tmp_path):
+    session("km-mine").submit(job(tmp_path, "km-mine-1"))
+    assert session("km-other").statuses() == {}
+
+
+def test_refusal_is_an_error_in_slurms_words(tmp_path):
+    with pytest.raises(EngineError, match=r"site lab: .*Invalid partition name"):
+        session("km-refused", partition="nigth").submit(job(tmp_path, "km-refused-1"))
+
+
+def test_options_are_checked():
+    (fault,) = check_options({"partitoin": "night"})
+    assert "unknown key" in fault.text
+    assert "did you mean 'partition'?" in fault.text
+    assert list(check_options({"partition": "night", "cpus": 8, "memory_gib": 32.5})) == []
+    (fault,) = check_options({"account": "--wrap=id"})
+    assert "does not begin with '-'" in fault.text
+
+
+def test_missing_commands_are_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EngineError, match="sinfo is not installed here") as caught:
+        session().units()
+    assert "login node" in caught.value.next_step

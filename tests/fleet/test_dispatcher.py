@@ -1,0 +1,89 @@
+"""The dispatcher on simulated fleets: nothing is lost or doubled, and all GPUs end together."""
+
+from __future__ import annotations
+
+import random
+from itertools import groupby
+
+from kernel_matrix.fleet.chunks import PlacedCell, SlotKind
+from kernel_matrix.fleet.dispatcher import MOST_LOSSES, Dispatcher
+from tests.fleet.simulated import SimulatedFleet, some_cells
+
+H200, L40S = SlotKind("cluster", "h200"), SlotKind("cluster", "l40s")
+
+
+def cells_of(number, *, slots=frozenset({H200}), seconds=10.0, kind=("gpu", "cu130"), start=0):
+    return [
+        PlacedCell(f"{n:032x}", seconds, kind, (f"problem {n // 8}", "fp16"), slots)
+        for n in range(start, start + number)
+    ]
+
+
+def test_what_few_gpus_can_run_comes_first():
+    rare = cells_of(2, slots=frozenset({H200}), kind=("h200", "cu130"))
+    common = cells_of(2, slots=frozenset({H200, L40S}), kind=("any", "cu130"), start=2)
+    dispatcher = Dispatcher([*common, *rare], {H200: 1, L40S: 4})
+    assert [cell.id for cell in dispatcher.take(H200).cells] == [cell.id for cell in rare]
+    assert dispatcher.take(SlotKind("elsewhere", "h200")) is None
+
+
+def test_chunk_has_one_kind_and_keeps_families_together():
+    cells = cells_of(40)
+    random.Random(1).shuffle(cells)
+    chunk = Dispatcher(cells, {H200: 2}).take(H200)
+    families = [cell.family for cell in chunk.cells]
+    assert chunk.expected_s == 100
+    assert len(set(families)) == len([family for family, _ in groupby(families)])
+
+
+def test_lost_chunk_is_taken_again_without_what_has_records():
+    dispatcher = Dispatcher(cells_of(6), {H200: 1})
+    first = dispatcher.take(H200)
+    dispatcher.recorded([first.cells[0].id])
+    dispatcher.ended(first.number, lost=True)
+    again = dispatcher.take(H200)
+    assert [cell.id for cell in again.cells[:2]] == [cell.id for cell in first.cells[1:]]
+
+
+def test_cell_that_kills_its_chunk_each_time_is_given_up():
+    dispatcher = Dispatcher(cells_of(2), {H200: 1})
+    for _ in range(MOST_LOSSES):
+        chunk = dispatcher.take(H200)
+        dispatcher.ended(chunk.number, lost=True)
+    assert [cell.id for cell in dispatcher.given_up] == [chunk.cells[0].id]
+    last = dispatcher.take(H200)
+    dispatcher.recorded(cell.id for cell in last.cells)
+    dispatcher.ended(last.number, lost=False)
+    assert dispatcher.is_done
+
+
+def test_free_gpu_takes_over_what_a_slow_chunk_has_not_begun():
+    dispatcher = Dispatcher(cells_of(10, seconds=60.0), {H200: 1})
+    slow = dispatcher.take(H200)
+    while (rest := dispatcher.take(H200)) is not None and not dispatcher.withdrawn(slow.number):
+        dispatcher.recorded(cell.id for cell in rest.cells)
+        dispatcher.ended(rest.number, lost=False)
+    assert [cell.id for cell in rest.cells] == list(dispatcher.withdrawn(slow.number))[::-1]
+    assert slow.cells[0] not in rest.cells
+    assert 0 < rest.expected_s <= slow.expected_s / 2
+    dispatcher.recorded(cell.id for cell in slow.cells)
+    dispatcher.ended(slow.number, lost=False)
+    dispatcher.ended(rest.number, lost=False)  # what it had was measured by the slow one after all
+    assert dispatcher.is_done
+
+
+def test_nothing_is_lost_or_doubled_when_nodes_die():
+    fleet = SimulatedFleet(nodes=40, cells=some_cells(10_000), dying=0.2)
+    fleet.run()
+    assert set(fleet.records) == {cell.id for cell in fleet.cells}
+    assert set(fleet.records.values()) == {1}
+    assert fleet.dispatcher.is_done
+    assert fleet.dispatcher.given_up == []
+    assert fleet.ended_s <= 1.1 * fleet.least_s()
+
+
+def test_slow_nodes_do_not_hold_up_the_end():
+    fleet = SimulatedFleet(nodes=40, cells=some_cells(10_000), slow=0.1)
+    fleet.run()
+    assert len(fleet.records) == 10_000
+    assert fleet.ended_s <= 1.2 * fleet.least_s()
