@@ -70,8 +70,8 @@ def test_a_cell_that_cannot_run_here_is_exit_3(field, spec):
     ("text", "words"),
     [
         (None, "there is no such file"),
-        ("{", "is not a cell's specification"),
-        ("[]", "is not a cell's specification"),
+        ("{", "is not a specification of cells"),
+        ("[]", "is not a specification of cells"),
         ('{"matrix": "m.toml"}', "cell_id"),
         ('{"matrix": "m.toml", "cell_id": "x", "colour": "red"}', "colour"),
         ('{"matrix": "m.toml", "cell_id": 7}', "every value must be text"),

@@ -47,7 +47,7 @@ def test_unknown_example_is_refused_with_the_closest_one(tmp_path):
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.splitlines() == [
         "error: there is no example 'nigthly'; did you mean 'nightly'?",
-        "  → examples: cpu, gpu, kernel, nightly",
+        "  → examples: cpu, gpu, kernel, nightly, fleet",
     ]
 
 

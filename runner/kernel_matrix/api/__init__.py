@@ -19,6 +19,7 @@ at any time: GPUs, containers and temporary folders are given back, and every re
 ``gpus``             list, watch and calibrate GPUs
 ``gpu_data_sheets``  what data sheets say of GPUs
 ``images``           pinned images
+``fleet``            a matrix over the machines of a fleet
 ``nightly``          a night of measuring; schedules
 ``night_baselines``  frozen tables that nights are compared with
 ``choices``          names that options accept

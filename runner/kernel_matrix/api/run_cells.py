@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_matrix.api.plan import RunPlan, every_cell, load_matrix, make_plan
 from kernel_matrix.attempt.scratch import sweep_scratch
+from kernel_matrix.config_files.config_text import config_bytes
 from kernel_matrix.errors import (
     GpuBusyError,
     InfrastructureError,
@@ -24,7 +27,9 @@ from kernel_matrix.errors import (
     suggestion,
 )
 from kernel_matrix.executors import EXECUTORS, CellRun
+from kernel_matrix.executors.engines import ENGINES
 from kernel_matrix.executors.events import EventKind, RunEvent
+from kernel_matrix.executors.fleet.fleet_run import FleetOrder, FleetRun, FleetSites
 from kernel_matrix.executors.local import Rerun, cells_to_run
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.hosts.identity import host_identity
@@ -32,7 +37,6 @@ from kernel_matrix.hosts.survey import AUTO, HostSurvey, survey
 from kernel_matrix.lease import ResetState
 from kernel_matrix.lease.repair import NOT_REPAIRED, sweep_gpus
 from kernel_matrix.matrix import Matrix
-from kernel_matrix.matrix.load import matrix_bytes
 from kernel_matrix.model.enums import Fault, Status, fault_of
 from kernel_matrix.model.instants import utc_now
 from kernel_matrix.nightly.deadline import next_time, on_monotonic_clock
@@ -70,6 +74,8 @@ __all__ = [
 ]
 
 
+WITHDRAWN_FILE = "withdrawn.json"
+_MOST_CELL_FILE_BYTES = 64 << 20
 _MOST_UNREADABLE = 10
 """Unreadable files that a run names one by one; checkouts of benchmarks may have hundreds."""
 
@@ -85,6 +91,8 @@ class RunStarted:
     """Selected cells that have a record already."""
     skipped: Sequence[Cell]
     """Selected cells that cannot run here, each with its reason."""
+    places: Sequence[str] = ()
+    """Lines that describe the places of a fleet; empty for a run on this host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,12 +155,14 @@ Listener = Callable[[RunProgress], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFile:
-    """A file that names one cell; paths are relative to the file."""
+    """A file that names cells; paths are relative to the file."""
 
     matrix: Path
-    cell_id: str
+    cell_ids: tuple[str, ...]
     sandbox: str = AUTO
     lock: Path | None = None
+    engine: str = ""
+    """The engine of a fleet that started this process: it says which GPUs are this process's to use."""
 
     @staticmethod
     def read(path: Path) -> CellFile:
@@ -162,12 +172,13 @@ class CellFile:
             UsageError: It is no such file.
         """
         try:
-            document = read_object(path, max_bytes=1 << 20, follow_links=True)
-            spec = CellFile(**document)
-        except (ValueError, TypeError) as error:
-            form = '{"matrix": "matrix.toml", "cell_id": "…"}, and perhaps "sandbox" and "lock"'
-            raise UsageError(f"{path} is not a cell's specification: {error}", next_step=f"write {form}") from None
-        if not all(isinstance(value, str) for value in document.values()):
+            document = dict(read_object(path, max_bytes=_MOST_CELL_FILE_BYTES, follow_links=True))
+            ids = document.pop("cell_ids") if "cell_ids" in document else [document.pop("cell_id")]
+            spec = CellFile(**document, cell_ids=tuple(ids))
+        except (ValueError, TypeError, KeyError) as error:
+            form = '{"matrix": "matrix.toml", "cell_ids": ["…"]}, and perhaps "sandbox", "lock" and "engine"'
+            raise UsageError(f"{path} is not a specification of cells: {error}", next_step=f"write {form}") from None
+        if not all(isinstance(value, str) for value in (*document.values(), *ids)):
             raise UsageError(f"{path}: every value must be text")
         lock = path.parent / spec.lock if spec.lock else None
         return replace(spec, matrix=path.parent / spec.matrix, lock=lock)
@@ -249,29 +260,51 @@ def warn_of_unreadable(plan: RunPlan, listener: Listener | None) -> None:
 def run_cell_file(
     path: str | Path, out: str | Path, *, listener: Listener | None = None, command: Sequence[str] = ()
 ) -> RunResult:
-    """Run the one cell that a file names, unless ``out`` has its record already.
+    """Run the cells that a file names, unless ``out`` has their records already.
 
     Args:
-        path: A JSON file ``{"matrix": "matrix.toml", "cell_id": "…"}``.
-        out: The record goes to ``<out>/records/``.
+        path: A JSON file ``{"matrix": "matrix.toml", "cell_ids": ["…"]}``.
+        out: Records go to ``<out>/records/``. A file ``<out>/withdrawn.json``, a list of ids that may grow meanwhile,
+            names cells that are left out.
         listener: As for :func:`run`.
         command: As for :func:`run`.
 
     Raises:
-        UsageError: It is no such file, or its cell is not in its matrix any more.
-        NothingSelectedError: The cell cannot run here.
+        UsageError: It is no such file, or a cell is not in its matrix any more.
+        NothingSelectedError: A cell cannot run here.
     """
     spec = CellFile.read(Path(path))
     matrix = load_matrix(spec.matrix)
     host = survey(matrix, sandbox=spec.sandbox, lock_path=spec.lock)
-    cell = next((cell for cell in every_cell(matrix, host) if cell.id == spec.cell_id), None)
-    if cell is None:
-        what = f"{path}: cell {spec.cell_id} is not in {spec.matrix}"
-        raise UsageError(what, next_step="its sources or protocol changed since: kernel-matrix plan --json has the ids")
-    if cell.reason is not None:
-        raise NothingSelectedError(f"{path}: the cell cannot run here: {cell.reason.text}")
-    cells = CellSelection(matrix=matrix, host=host, runnable=(cell,), command=command)
-    return cells.run(Path(out), policy=RunPolicy(run_id=new_run_id()), listener=listener)
+    if spec.engine:
+        mine = ENGINES.load(spec.engine).allocated(host.inventory.gpus)
+        host = replace(host, inventory=replace(host.inventory, gpus=mine))
+    cells = _named_cells(path, spec, matrix, host)
+    policy = RunPolicy(run_id=new_run_id(), withdrawn=partial(_read_withdrawn, Path(out) / WITHDRAWN_FILE))
+    return CellSelection(matrix=matrix, host=host, runnable=cells, command=command).run(
+        Path(out), policy=policy, listener=listener
+    )
+
+
+def _named_cells(path: str | Path, spec: CellFile, matrix: Matrix, host: HostSurvey) -> tuple[Cell, ...]:
+    wanted = set(spec.cell_ids)
+    found = {cell.id: cell for cell in every_cell(matrix, host) if cell.id in wanted}
+    for id_ in spec.cell_ids:
+        cell = found.get(id_)
+        if cell is None:
+            what = f"{path}: cell {id_} is not in {spec.matrix}"
+            hint = "its sources or protocol changed since: kernel-matrix plan --json has the ids"
+            raise UsageError(what, next_step=hint)
+        if cell.reason is not None:
+            raise NothingSelectedError(f"{path}: the cell cannot run here: {cell.reason.text}")
+    return tuple(found[id_] for id_ in spec.cell_ids)
+
+
+def _read_withdrawn(path: Path) -> Collection[str]:
+    try:
+        return frozenset(json.loads(path.read_bytes()))
+    except (OSError, ValueError):  # there is none, as usual; one that cannot be read costs a cell that runs twice
+        return frozenset()
 
 
 def judge_record(record: Record) -> Mapping[str, WorkloadJudgement]:
@@ -290,6 +323,9 @@ class CellSelection:
     skipped: Sequence[Cell] = ()
     command: Sequence[str] = ()
     executor: str = "local"
+    order: FleetOrder | None = None
+    """Set: the cells run over a fleet, and ``host`` is only where the run is led from."""
+    places: Sequence[str] = ()
 
     def run(
         self,
@@ -301,20 +337,27 @@ class CellSelection:
     ) -> RunResult:
         """Remove what dead runs left, run the cells that ``rerun`` asks for, and keep the run's own file."""
         tell = listener or _ignore
-        start = EXECUTORS.load(self.executor)
         policy = policy or RunPolicy(run_id=new_run_id(), build_workers=self.matrix.policy.build_workers)
         for line in (*self.host.sandbox.sweep(), *sweep_scratch(), *sweep_gpus()):
             failed = line.startswith(NOT_REPAIRED)
             tell(RunMessage(text=line if failed else f"swept: {line}", is_error=failed))
         store = RecordStore(folder)
-        earlier = _last_sandbox(store)
+        earlier = None if self.order is not None else _last_sandbox(store)
         if earlier not in (None, self.host.sandbox.name):
             what = f"the last run in {folder} used sandbox {earlier}; compare times of one sandbox only"
             choices = f"--sandbox {earlier} stays with it, --rerun stale measures the earlier cells again"
             tell(RunMessage(text=f"{what}: {choices}"))
+        sites = None if self.order is None else FleetSites(self.order, store)
+        if sites is not None:
+            sites.recover()
         cells = cells_to_run(self.runnable, store, self.host, rerun)
-        tell(RunStarted(host=self.host, cells=cells, done=len(self.runnable) - len(cells), skipped=self.skipped))
-        running = start(cells, self.host, store, policy)
+        done = len(self.runnable) - len(cells)
+        tell(RunStarted(host=self.host, cells=cells, done=done, skipped=self.skipped, places=self.places))
+        running: CellRun
+        if sites is not None:
+            running = FleetRun(cells, sites, policy)
+        else:
+            running = EXECUTORS.load(self.executor)(cells, self.host, store, policy)
         with self._run_file(store, policy.run_id, running):
             _report_events(running, tell)
         result = RunResult(
@@ -335,7 +378,7 @@ class CellSelection:
         info = RunInfo(
             run_id=run_id,
             matrix=self.matrix.name,
-            matrix_sha256=hashlib.sha256(matrix_bytes(self.matrix.path)).hexdigest(),
+            matrix_sha256=hashlib.sha256(config_bytes(self.matrix.path)).hexdigest(),
             matrix_path=os.path.relpath(self.matrix.path),
             argv=tuple(self.command),
             version=__version__,

@@ -47,6 +47,12 @@ EXAMPLES = {
         has_softmax=True,
         needs_images=True,
     ),
+    "fleet": ExampleProject(
+        description="cells on the machines of a Slurm cluster, from one command",
+        next_commands=("kernel-matrix fleet check", "kernel-matrix run --fleet fleet.toml", "kernel-matrix results"),
+        has_softmax=True,
+        needs_images=True,
+    ),
 }
 """Name → example project; its files are in ``docs/examples/projects/<name>/``."""
 

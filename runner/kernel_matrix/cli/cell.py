@@ -33,6 +33,9 @@ def register(app: typer.Typer) -> None:
         if result.exit_code:
             raise typer.Exit(result.exit_code)
 
-    @verbs.callback()
-    def _verbs_only() -> None:
-        """Keep ``run`` a verb even while there is one."""
+    @verbs.command(hidden=True)
+    def node(spec: _Spec) -> None:
+        """Describe this host beside SPEC, for a fleet whose job calls this."""
+        from kernel_matrix.api.fleet import write_node_report
+
+        write_node_report(spec)

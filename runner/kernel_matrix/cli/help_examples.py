@@ -27,6 +27,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "candidates list --group-by language --columns id,description",
     ),
     "candidates show": ("candidates show softmax/triton_row",),
+    "fleet cancel": ("fleet cancel",),
+    "fleet check": ("fleet check", "fleet check fleet.toml --matrix matrix.toml --json"),
+    "fleet collect": ("fleet collect",),
+    "fleet logs": ("fleet logs km-4631c196-6c916e8d-1",),
+    "fleet status": ("fleet status", "fleet status --columns name,node,records --csv"),
     "cell run": ("cell run cell.json --out results/one",),
     "compare": (
         "compare old new                          what broke, what is slower",

@@ -98,7 +98,7 @@ class RunView(ABC):
 
     def begin(self, started: RunStarted) -> None:
         """Say what is about to happen, and what does not run and why."""
-        for line in opening_lines(started.host, started.cells, done=started.done, skipped=started.skipped):
+        for line in opening_lines(started):
             self.say(line)
 
     @abstractmethod
@@ -362,8 +362,20 @@ def _speed(found: WorkloadJudgement) -> str:
     return f"{time_us}, {compared.estimate:.2f}x of eager, {verdict}"
 
 
-def opening_lines(survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> Iterator[str]:
-    """Yield lines about what runs here, what ran before, and what does not run and why."""
+def opening_lines(started: RunStarted) -> Iterator[str]:
+    """Yield lines about where cells run, what ran before, and what does not run and why."""
+    yield from started.places or _host_lines(started.host)
+    cells, survey = started.cells, started.host
+    expected = duration(sum(cell.expected_s for cell in cells))
+    yield f"{len(cells)} cells to run, about {expected} one after the other; {started.done} have a record already"
+    if not started.places and survey.inventory.clocks_reason and any(_wants_lock(cell) for cell in cells):
+        yield f"clocks will not be locked, and records say so: {survey.inventory.clocks_reason}"
+    if any(is_interpreted(cell) for cell in cells):
+        yield "Triton runs through its interpreter on the CPU: correctness is known, speed is not"
+    yield from skipped_lines(started.skipped)
+
+
+def _host_lines(survey: HostSurvey) -> Iterator[str]:
     name, version = survey.sandbox.name, survey.status.version
     # Processes of this host have no version but that of the Python that runs them.
     yield f"sandbox {name} (Python {version})" if name == "process" else f"sandbox {name} {version}".rstrip()
@@ -371,13 +383,6 @@ def opening_lines(survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipp
         yield f"  not Docker: {survey.inventory.sandbox_reason}"
     devices = ", ".join(gpu.name for gpu in survey.inventory.gpus)
     yield f"devices: {devices}" + (f"  ({survey.inventory.gpu_reason})" if survey.inventory.gpu_reason else "")
-    expected = sum(cell.expected_s for cell in cells)
-    yield f"{len(cells)} cells to run, about {duration(expected)} one after the other; {done} have a record already"
-    if survey.inventory.clocks_reason and any(_wants_lock(cell) for cell in cells):
-        yield f"clocks will not be locked, and records say so: {survey.inventory.clocks_reason}"
-    if any(is_interpreted(cell) for cell in cells):
-        yield "Triton runs through its interpreter on the CPU: correctness is known, speed is not"
-    yield from skipped_lines(skipped)
 
 
 def skipped_lines(skipped: Sequence[Cell]) -> Iterator[str]:

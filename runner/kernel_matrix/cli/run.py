@@ -39,6 +39,9 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the exact contai
 _CompileOnly = Annotated[
     bool, typer.Option("--compile-only", help="Build for every GPU of the matrix, here or not, and run nothing.")
 ]
+_Fleet = Annotated[
+    Path | None, typer.Option("--fleet", metavar="FILE", help="Run at the sites of this file, not on this machine.")
+]
 _Executor = Annotated[str, typer.Option("--executor", help="Who runs the cells: local, or what a package adds.")]
 
 
@@ -64,6 +67,7 @@ def run(
     build: Build = False,
     compile_only: _CompileOnly = False,
     executor: _Executor = "local",
+    fleet: _Fleet = None,
     json: JsonEvents = False,
 ) -> None:
     """Run every cell that can run here and has no record yet."""
@@ -75,6 +79,23 @@ def run(
     which, until = parse_rerun(rerun), deadline and next_time("--deadline", deadline, datetime.now())  # noqa: DTZ005  # local
     loaded = load_matrix(matrix)
     view = run_view(as_json=json)
+    if fleet is not None:
+        from kernel_matrix.api.fleet import run_fleet
+
+        with view:
+            result = run_fleet(
+                loaded,
+                fleet,
+                results,
+                filters=filter_ or (),
+                lock=lock,
+                rerun=which,
+                listener=view.tell,
+                command=command_line(),
+            )
+        if result.exit_code or (fail_on == "candidate" and result.candidate_failed):
+            raise typer.Exit(result.exit_code or 1)
+        return
     if build:
         from kernel_matrix.api.images import build_missing_images
 

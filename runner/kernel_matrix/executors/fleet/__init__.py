@@ -1,0 +1,1 @@
+"""Executor ``fleet``: cells run at sites, each behind an engine; records come home as files."""

@@ -1,0 +1,171 @@
+"""What a node of a site has: found by a job there, so that cells are planned for what they will meet."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kernel_matrix.errors import InfrastructureError, KernelMatrixError
+from kernel_matrix.executors.engines import ENGINES, EngineSession, Job, JobState
+from kernel_matrix.fleet import Site
+from kernel_matrix.fleet.chunks import SlotKind
+from kernel_matrix.hosts.code_versions import measurement_version
+from kernel_matrix.hosts.survey import survey
+from kernel_matrix.inside.atomic_write import replace_file
+from kernel_matrix.matrix.load import load_matrix
+from kernel_matrix.model.instants import utc_now
+from kernel_matrix.model.messages import from_json, to_json
+from kernel_matrix.plan.host_inventory import HostInventory
+from kernel_matrix.platforms.registry import PLATFORMS
+from kernel_matrix.untrusted_json import UntrustedJsonError, read_object
+from kernel_matrix.version import __version__
+
+SPEC_FILE: Final = "node.json"
+REPORT_FILE: Final = "report.json"
+_LOOK_EVERY_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport:
+    """A node, as a job on it saw it."""
+
+    version: str
+    """Of kernel-matrix there."""
+    measurement_versions: Mapping[str, str]
+    """Platform → version of the code that measures; times of different ones are not compared."""
+    hostname: str
+    at: str
+    """When, by the node's clock."""
+    inventory: HostInventory
+    """With the devices that the engine gave to the job."""
+    image_ids: Mapping[str, str]
+    """Toolchain → id of its image there."""
+
+
+def describe_node(matrix: Path, *, sandbox: str, lock: Path | None, engine: str) -> NodeReport:
+    """Describe this host, for cells of ``matrix``; called by a job.
+
+    Raises:
+        KernelMatrixError: The matrix cannot be read here, or the sandbox cannot be used.
+    """
+    host = survey(load_matrix(matrix), sandbox=sandbox, lock_path=lock)
+    mine = ENGINES.load(engine).allocated(host.inventory.gpus)
+    return NodeReport(
+        version=__version__,
+        measurement_versions={name: measurement_version(name) for name in PLATFORMS},
+        hostname=platform.node(),
+        at=utc_now(),
+        inventory=replace(host.inventory, gpus=mine),
+        image_ids={name: image.id for name, image in host.images.items()},
+    )
+
+
+def write_node_report(spec: Path) -> None:
+    """Describe this host as ``spec`` asks, into a file beside it; called by a job."""
+    asked = read_object(spec)
+    lock = Path(asked["lock"]) if asked.get("lock") else None
+    report: dict[str, Any]
+    try:
+        found = describe_node(Path(asked["matrix"]), sandbox=asked["sandbox"], lock=lock, engine=asked["engine"])
+        report = to_json(found)
+    except KernelMatrixError as error:
+        report = {"error": str(error)}
+    replace_file(spec.with_name(REPORT_FILE), json.dumps(report))
+
+
+def ask_nodes(
+    site: Site, session: EngineSession, *, prefix: str, order: Mapping[str, Any], limit_s: float, refresh: bool
+) -> dict[SlotKind, NodeReport | str]:
+    """Let a job on one GPU of each model of a site describe its node.
+
+    Args:
+        site: The site.
+        session: Its engine, for jobs whose names begin with ``prefix``.
+        prefix: Name of the store of results.
+        order: What the reports depend on: matrix, lock, sandbox, engine, and digests of the former two.
+        limit_s: How long jobs may wait and take.
+        refresh: Ask again where a report for the same ``order`` is there.
+
+    Returns:
+        Kind of GPU → the report, or why there is none.
+
+    Raises:
+        EngineError: The engine does not answer.
+    """
+    units = session.units()
+    wanted = site.gpus or tuple(units)
+    found: dict[SlotKind, NodeReport | str] = {
+        SlotKind(site.name, resource): f"the site has no {resource}; it has {', '.join(units) or 'nothing'}"
+        for resource in wanted
+        if not units.get(resource)
+    }
+    asked: dict[SlotKind, Path] = {}
+    for resource in wanted:
+        slot, token = SlotKind(site.name, resource), f"{prefix}-check-{resource}"
+        folder = site.workspace / prefix / token
+        known = None if refresh else _known(folder, order)
+        if known is not None:
+            found[slot] = known
+        elif slot not in found:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            replace_file(folder / SPEC_FILE, json.dumps(dict(order)))
+            start = site.command or (sys.executable, "-m", "kernel_matrix")
+            command = (*start, "cell", "node", str(folder / SPEC_FILE))
+            session.submit(Job(token=token, resource=resource, folder=folder, command=command))
+            asked[slot] = folder
+    _wait_for(session, {folder.name for folder in asked.values()}, limit_s)
+    session.cancel(folder.name for folder in asked.values())
+    return found | {slot: _read(folder) for slot, folder in asked.items()}
+
+
+def _known(folder: Path, order: Mapping[str, Any]) -> NodeReport | None:
+    """Return the report that an earlier job with the same ``order`` has left."""
+    try:
+        if read_object(folder / SPEC_FILE) != order:
+            return None
+    except UntrustedJsonError:
+        return None
+    found = _read(folder)
+    return None if isinstance(found, str) else found
+
+
+def _wait_for(session: EngineSession, tokens: set[str], limit_s: float) -> None:
+    end_s = time.monotonic() + limit_s
+    while time.monotonic() < end_s:
+        statuses = session.statuses()
+        if all(token in statuses and statuses[token].state in (JobState.ENDED, JobState.LOST) for token in tokens):
+            return
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _read(folder: Path) -> NodeReport | str:
+    try:
+        document = read_object(folder / REPORT_FILE)
+        return str(document["error"]) if "error" in document else from_json(NodeReport, document)
+    except UntrustedJsonError as error:
+        log = folder / "log.txt"
+        said = log.read_text(errors="replace")[-500:].strip() if log.is_file() else "its job did not begin in time"
+        return f"no report: {error.reason}; {said}"
+    except ValueError as error:
+        return f"its report is refused: {error}"
+
+
+def check_versions(reports: Mapping[SlotKind, NodeReport]) -> None:
+    """Refuse nodes whose code measures in another way than this machine's.
+
+    Raises:
+        InfrastructureError: One does.
+    """
+    for slot, report in reports.items():
+        other = [name for name in PLATFORMS if report.measurement_versions.get(name) != measurement_version(name)]
+        if other:
+            what = f"site {slot.site}: {report.hostname} has kernel-matrix {report.version}, which measures otherwise"
+            raise InfrastructureError(what, next_step=f"install {__version__} there, as here")

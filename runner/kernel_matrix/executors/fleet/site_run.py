@@ -1,0 +1,281 @@
+"""The chunks of one run at one site: their folders, their jobs, and the records that come home.
+
+A chunk is a folder in the site's workspace::
+
+    <workspace>/<store id>/<chunk>/chunk.json       what to run, read by ``kernel-matrix cell run``
+                                   withdrawn.json   cells that other chunks have taken over
+                                   resource.txt     on which GPU model
+                                   records/ …       a store of the chunk's own, so that no two processes write to one
+                                   log.txt          output of the job
+
+The name of the folder is the job's, too. When a chunk has ended and its records are home, its folder is removed. So
+whatever is there belongs to chunks that are under way, or were left by a head that died: a later run goes on with them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kernel_matrix.errors import StoreError
+from kernel_matrix.executors.engines import EngineSession, Job, JobState
+from kernel_matrix.fleet import Site
+from kernel_matrix.fleet.chunks import Chunk, SlotKind
+from kernel_matrix.inside.atomic_write import replace_file
+from kernel_matrix.results.adoption import adopt
+from kernel_matrix.results.record import Record
+from kernel_matrix.results.store import RecordStore
+
+CHUNK_FILE: Final = "chunk.json"
+WITHDRAWN_FILE: Final = "withdrawn.json"
+LOG_FILE: Final = "log.txt"
+RESOURCE_FILE: Final = "resource.txt"
+_TAIL_BYTES: Final = 2000
+_SETTLING_S: Final = 60.0
+"""How long an engine may not know a job until it is lost: a controller that starts again knows none at first."""
+
+
+@dataclass(slots=True)
+class ActiveChunk:
+    """A chunk whose job may be running."""
+
+    number: int
+    slot: SlotKind
+    token: str
+    folder: Path
+    known_s: float
+    """When the engine last knew its job, monotonic seconds."""
+    has_begun: bool = False
+    """True once its job ran; one that never did says nothing about its cells."""
+    node: str = ""
+    """Where it runs or ran; empty while the engine does not say."""
+    seen: set[str] = field(default_factory=set)
+    """Names of its records that were looked at."""
+    log_tail: str = ""
+    """End of the job's output, once it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftChunk:
+    """A chunk of an earlier run whose job goes on."""
+
+    resource: str
+    cell_ids: frozenset[str]
+
+    @staticmethod
+    def read(folder: Path) -> LeftChunk:
+        """Read what was written when it was submitted; an unreadable one has no cells, and its records come anyway."""
+        try:
+            ids = json.loads((folder / CHUNK_FILE).read_bytes())["cell_ids"]
+            return LeftChunk((folder / RESOURCE_FILE).read_text(encoding="utf-8"), frozenset(ids))
+        except (OSError, ValueError, KeyError, TypeError):
+            return LeftChunk("", frozenset())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkState:
+    """A chunk in a workspace."""
+
+    site: str
+    name: str
+    resource: str
+    state: str
+    """What the engine says of its job; ``unknown`` if it does not know it."""
+    reason: str
+    node: str
+    cells: int
+    records: int
+    """Cells that ended so far."""
+    log: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteNews:
+    """What a look at a site found."""
+
+    records: Sequence[tuple[ActiveChunk, Record]]
+    refused: Sequence[str]
+    """Why files of chunks are no records."""
+    ended: Sequence[tuple[ActiveChunk, bool]]
+    """Chunks whose jobs are gone; True: lost."""
+
+
+class SiteRun:
+    """One run at one site.
+
+    Args:
+        site: The site.
+        session: Its engine, for jobs whose names begin with ``prefix``.
+        prefix: What the names of all chunks of the store begin with.
+        order: What ``chunk.json`` holds besides the cells.
+        home: Where records go.
+    """
+
+    def __init__(
+        self, site: Site, session: EngineSession, *, prefix: str, order: dict[str, Any], home: RecordStore
+    ) -> None:
+        self.site = site
+        self.active: dict[int, ActiveChunk] = {}
+        self._session = session
+        self._prefix = prefix
+        self._order = order
+        self._home = home
+        self._folder = site.workspace / prefix
+
+    def capacity(self) -> Mapping[SlotKind, int]:
+        """Return how many GPUs of each kind the run may use at a time.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+        found = self._session.units()
+        wanted = self.site.gpus or tuple(found)
+        return {SlotKind(self.site.name, name): found[name] for name in wanted if found.get(name)}
+
+    def has_room(self) -> bool:
+        """Return whether the site's limit allows another job."""
+        return self.site.jobs is None or len(self.active) < self.site.jobs
+
+    def submit(self, chunk: Chunk, run_token: str) -> None:
+        """Write a chunk and hand its job to the engine.
+
+        Raises:
+            EngineError: The engine refuses it or does not answer; the job may exist all the same, and counts as active.
+            StoreError: The workspace cannot be written.
+        """
+        token = f"{self._prefix}-{run_token}-{chunk.number}"
+        folder = self._folder / token
+        document = {**self._order, "cell_ids": [cell.id for cell in chunk.cells]}
+        try:
+            folder.mkdir(parents=True)
+            (folder / RESOURCE_FILE).write_text(chunk.slot.resource, encoding="utf-8")
+            replace_file(folder / CHUNK_FILE, json.dumps(document))
+        except OSError as error:
+            what = f"site {self.site.name}: {folder} cannot be written: {error.strerror}"
+            raise StoreError(what, next_step="make room there, or mend `workspace` in the fleet file") from None
+        self.active[chunk.number] = ActiveChunk(chunk.number, chunk.slot, token, folder, time.monotonic())
+        start = self.site.command or (sys.executable, "-m", "kernel_matrix")
+        command = (*start, "cell", "run", str(folder / CHUNK_FILE), "--out", str(folder), "--json")
+        self._session.submit(Job(token=token, resource=chunk.slot.resource, folder=folder, command=command))
+
+    def recover(self) -> tuple[list[Record], dict[str, LeftChunk]]:
+        """Take home what chunks of earlier runs have, and remove those whose jobs are gone.
+
+        Returns:
+            The records that came home, and by name the chunks whose jobs go on.
+
+        Raises:
+            EngineError: The engine does not answer; nothing was removed.
+        """
+        statuses = self._session.statuses()
+        records: list[Record] = []
+        going_on: dict[str, LeftChunk] = {}
+        for order in sorted(self._folder.glob(f"*/{CHUNK_FILE}")):
+            chunk = ActiveChunk(0, SlotKind(self.site.name, ""), order.parent.name, order.parent, time.monotonic())
+            records += [found for found in self._new_records(chunk) if not isinstance(found, str)]
+            status = statuses.get(chunk.token)
+            if status is None or status.state in (JobState.ENDED, JobState.LOST):
+                shutil.rmtree(chunk.folder, ignore_errors=True)
+            else:
+                going_on[chunk.token] = LeftChunk.read(chunk.folder)
+        return records, going_on
+
+    def chunks(self) -> Iterator[ChunkState]:
+        """Yield every chunk that is in the workspace, and what the engine says of its job.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+        statuses = self._session.statuses()
+        for order in sorted(self._folder.glob(f"*/{CHUNK_FILE}")):
+            left = LeftChunk.read(order.parent)
+            status = statuses.get(order.parent.name)
+            yield ChunkState(
+                site=self.site.name,
+                name=order.parent.name,
+                resource=left.resource,
+                state="unknown" if status is None else status.state.value,
+                reason="" if status is None else status.reason,
+                node="" if status is None else status.node,
+                cells=len(left.cell_ids),
+                records=len(list((order.parent / "records").glob("*.json"))),
+                log=order.parent / LOG_FILE,
+            )
+
+    def resume(self, name: str, chunk: Chunk) -> None:
+        """Go on with a chunk of an earlier run."""
+        folder = self._folder / name
+        self.active[chunk.number] = ActiveChunk(chunk.number, chunk.slot, name, folder, time.monotonic())
+
+    def withdraw(self, number: int, ids: Sequence[str]) -> None:
+        """Tell a chunk's process which cells others have now."""
+        replace_file(self.active[number].folder / WITHDRAWN_FILE, json.dumps(list(ids)))
+
+    def look(self) -> SiteNews:
+        """Ask the engine, and take home what is new. Records are read after the jobs, so that none is missed.
+
+        Raises:
+            EngineError: The engine does not answer; nothing has changed.
+            StoreError: The home cannot be written.
+        """
+        now = time.monotonic()
+        statuses = self._session.statuses()
+        ended = []
+        for chunk in self.active.values():
+            status = statuses.get(chunk.token)
+            if status is None:
+                if now - chunk.known_s > _SETTLING_S:
+                    ended.append((chunk, True))
+                continue
+            chunk.known_s, chunk.node = now, status.node or chunk.node
+            chunk.has_begun |= status.state is not JobState.WAITING
+            if status.state in (JobState.ENDED, JobState.LOST):
+                ended.append((chunk, status.state is JobState.LOST))
+        records: list[tuple[ActiveChunk, Record]] = []
+        refused: list[str] = []
+        for chunk in self.active.values():
+            for found in self._new_records(chunk):
+                if isinstance(found, str):
+                    refused.append(found)
+                else:
+                    records.append((chunk, found))
+        for chunk, is_lost in ended:
+            del self.active[chunk.number]
+            chunk.log_tail = _tail(chunk.folder / LOG_FILE)
+            if not is_lost:  # a lost one may go on somewhere; its folder is looked at again by the next run
+                shutil.rmtree(chunk.folder, ignore_errors=True)
+        return SiteNews(records=records, refused=refused, ended=ended)
+
+    def cancel(self) -> None:
+        """End all jobs of the store, also those of earlier runs.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+        self._session.cancel(self._session.statuses())
+
+    def _new_records(self, chunk: ActiveChunk) -> Iterator[Record | str]:
+        for path in sorted((chunk.folder / "records").glob("*.json")):
+            if path.name in chunk.seen:
+                continue
+            chunk.seen.add(path.name)
+            try:
+                record = adopt(self._home, path)
+            except StoreError as error:
+                yield error.what
+            else:
+                if record is not None:
+                    yield record
+
+
+def _tail(path: Path) -> str:
+    try:
+        return path.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,62 @@
+"""Take records of other stores into one's own, each once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from kernel_matrix.errors import StoreError
+from kernel_matrix.results.reading import Document, RecordRefusedError, Rejection, read_record, try_record
+from kernel_matrix.results.record import Record, record_from_json
+from kernel_matrix.results.store import RecordStore
+from kernel_matrix.results.trace import TelemetryTrace, read_trace_document, trace_name
+
+
+def adopt(store: RecordStore, path: Path) -> Record | None:
+    """Copy a record with its trace into ``store``, as the next attempt at its cell.
+
+    Args:
+        store: Where to.
+        path: Its file in another store, ``<folder>/records/<cell id>.<attempt>.json``. It is checked as a file that
+            anybody may have written.
+
+    Returns:
+        The record as it is in ``store``; None if it is there already.
+
+    Raises:
+        StoreError: It or its trace is refused, or ``store`` cannot be written.
+    """
+    try:
+        document = read_record(path)
+        earlier = [try_record(own) for own in store.records.glob(f"{document['cell_id']}.*.json")]
+        if any(not isinstance(own, Rejection) and _origin(own) == _origin(document) for own in earlier):
+            return None
+        record, trace = record_from_json(document), _trace_of(path, document)
+    except (RecordRefusedError, ValueError) as error:
+        what = f"{path} is refused: {error}"
+        raise StoreError(what, next_step="its cell runs again; look at the log beside it") from None
+    record = _numbered(record, store.next_attempt(record.cell_id))
+    store.save(record, trace)
+    return record
+
+
+def _origin(document: Document) -> tuple[str, str, str]:
+    """Return what two attempts at one cell cannot have in common."""
+    return document["run_id"], document["host"]["machine"], document["host"]["started_at"]
+
+
+def _trace_of(path: Path, document: Document) -> TelemetryTrace | None:
+    telemetry = document["host"]["telemetry"]
+    if telemetry is None or telemetry["trace"] is None:
+        return None
+    found = read_trace_document(path.parents[1] / "traces" / trace_name(path.name.removesuffix(".json")))
+    return TelemetryTrace(columns=found["columns"], reason_ns=found["reason_ns"])
+
+
+def _numbered(record: Record, attempt: int) -> Record:
+    """Return ``record`` as another attempt, which names its trace anew."""
+    record = replace(record, attempt=attempt)
+    telemetry = record.host.telemetry
+    if telemetry is None or telemetry.trace is None:
+        return record
+    return replace(record, host=replace(record.host, telemetry=replace(telemetry, trace=trace_name(record.stem))))

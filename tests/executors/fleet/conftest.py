@@ -1,0 +1,51 @@
+"""A real Slurm, and a small matrix with a fleet file that names it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.baddays.field import new_field
+from tests.executors.engines.slurm_lab import missing_programs, slurm_lab
+
+ROOT = Path(__file__).parents[3]
+FLEET = """
+[[sites]]
+name = "lab"
+engine = "slurm"
+sandbox = "process"
+workspace = "workspace"
+gpus = ["cpu"]
+command = {command}
+options = {{ partition = "night" }}
+"""
+
+
+def pytest_collection_modifyitems(items):
+    """Leave out what needs Slurm where there is none."""
+    why = f"not installed: {', '.join(missing_programs())}" if missing_programs() else ""
+    why = why or ("" if os.geteuid() == 0 else "the daemons need root")
+    for item in items:
+        if why and Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """A cluster of two nodes."""
+    with slurm_lab(tmp_path_factory.mktemp("slurm")) as running:
+        yield running
+
+
+@pytest.fixture
+def field(tmp_path, lab):
+    """A folder with a matrix and ``fleet.toml``, whose commands talk to the cluster."""
+    environment = {**lab.environment, "PYTHONPATH": str(ROOT / "runner")}
+    with new_field(tmp_path, environment=environment) as made:
+        start = ["env", f"PYTHONPATH={ROOT / 'runner'}", sys.executable, "-m", "kernel_matrix"]
+        quoted = ", ".join(f'"{word}"' for word in start)
+        (made.root / "fleet.toml").write_text(FLEET.format(command=f"[{quoted}]"))
+        yield made
