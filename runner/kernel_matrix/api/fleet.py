@@ -1,113 +1,36 @@
-"""Run a matrix over the machines of a fleet."""
+"""Run a matrix over the machines of a fleet, and look at what runs there."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from kernel_matrix.api.run_cells import CellSelection, Listener, RunResult, parse_rerun
-from kernel_matrix.errors import InfrastructureError, NothingSelectedError, UsageError, suggestion
-from kernel_matrix.executors.engines import ENGINES, EngineError
+from kernel_matrix.api.fleet_plan import FleetCheck, FleetPlan, check_fleet, load_fleet, plan_fleet
+from kernel_matrix.api.run_cells import Listener, RunResult, run
+from kernel_matrix.errors import UsageError, suggestion
 from kernel_matrix.executors.fleet.fleet_run import FleetOrder, FleetSites
-from kernel_matrix.executors.fleet.node_report import (
-    NodeReport,
-    ask_nodes,
-    check_versions,
-    write_node_report,
-)
+from kernel_matrix.executors.fleet.node_report import write_node_report
 from kernel_matrix.executors.fleet.site_run import ChunkState
 from kernel_matrix.executors.local import Rerun
-from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.fleet import Fleet
-from kernel_matrix.fleet.chunks import SlotKind
-from kernel_matrix.fleet.fleet_file import load_fleet as _load_fleet
-from kernel_matrix.fleet.placement import PlacedCells, place
-from kernel_matrix.hosts.survey import survey
-from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.matrix import Matrix
-from kernel_matrix.plan.filters import parse_filter
-from kernel_matrix.plan.planning import make_plan
-from kernel_matrix.plan.selection import load_selection
 from kernel_matrix.results.store import RecordStore
-from kernel_matrix.sandboxes import SANDBOXES
-from kernel_matrix.version import __version__
 
 __all__ = [
     "ChunkState",
     "FleetCheck",
+    "FleetPlan",
     "cancel_jobs",
     "check_fleet",
     "collect_records",
     "list_chunks",
     "load_fleet",
+    "plan_fleet",
     "read_log",
     "run_fleet",
     "write_node_report",
 ]
-
-_CHECK_LIMIT_S = 300.0
-"""How long a job that describes its node may wait and take."""
-_STORE_FILE = "fleet.json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetCheck:
-    """What the sites of a fleet have."""
-
-    reports: Mapping[SlotKind, NodeReport]
-    faults: Mapping[str, str]
-    """Site, or site and GPU model → why nothing runs there."""
-
-
-def load_fleet(path: str | Path) -> Fleet:
-    """Read and check a fleet file.
-
-    Raises:
-        ConfigError: The file has faults; the error names all of them with line and column.
-    """
-    return _load_fleet(Path(path), {name: engine.check_options for name, engine in ENGINES.usable().items()}, SANDBOXES)
-
-
-def check_fleet(
-    fleet: Fleet,
-    matrix: Matrix,
-    results: str | Path = "results",
-    *,
-    lock: str | Path | None = None,
-    refresh: bool = True,
-) -> FleetCheck:
-    """Let a job on each kind of GPU describe its node, with the images that ``matrix`` needs.
-
-    Args:
-        fleet: The fleet.
-        matrix: The matrix that is to run.
-        results: Where its records go; a later run takes the reports from there.
-        lock: The images lock; the matrix's own by default.
-        refresh: Ask again where a report is there already.
-    """
-    store_id = _store_id(Path(results) / matrix.name)
-    reports: dict[SlotKind, NodeReport] = {}
-    faults: dict[str, str] = {}
-    for site in fleet.sites:
-        prefix = f"km-{store_id}"
-        order = _order(matrix, lock) | {"sandbox": site.sandbox, "engine": site.engine}
-        try:
-            session = ENGINES.load(site.engine).open_session(site, prefix)
-            found = ask_nodes(site, session, prefix=prefix, order=order, limit_s=_CHECK_LIMIT_S, refresh=refresh)
-        except (EngineError, OSError) as error:
-            faults[site.name] = str(error)
-            continue
-        for slot, report in found.items():
-            if isinstance(report, str):
-                faults[f"{slot.site}/{slot.resource}"] = report
-            else:
-                reports[slot] = report
-    return FleetCheck(reports=reports, faults=faults)
 
 
 def run_fleet(
@@ -118,48 +41,23 @@ def run_fleet(
     filters: Sequence[str] = (),
     lock: str | Path | None = None,
     rerun: str | Rerun = Rerun.NONE,
+    deadline: datetime | None = None,
+    fail_fast: bool = False,
     listener: Listener | None = None,
     command: Sequence[str] = (),
 ) -> RunResult:
     """Run every cell that a site can run and that has no record yet.
 
+    The same as :func:`kernel_matrix.run` of what :func:`kernel_matrix.plan_fleet` returns.
+
     Raises:
         ConfigError: The fleet file has faults.
-        InfrastructureError: No site answers, or one has another version of what measures.
+        InfrastructureError: No site answers, one has another version of what measures, or cells were given up.
         NothingSelectedError: No selected cell can run anywhere.
         KeyboardInterrupt: After every job was ended and what it measured came home.
     """
-    loaded = fleet if isinstance(fleet, Fleet) else load_fleet(fleet)
-    folder = Path(results) / matrix.name
-    store_id = _store_id(folder)
-    checked = check_fleet(loaded, matrix, results, lock=lock, refresh=False)
-    if not checked.reports:
-        what = "no site of the fleet can run anything:" + "".join(f"\n  {k}: {v}" for k, v in checked.faults.items())
-        raise InfrastructureError(what, next_step="kernel-matrix fleet check says what to do about each")
-    check_versions(checked.reports)
-    placed = _placed(matrix, checked.reports, filters)
-    if not placed.runnable:
-        reasons = {cell.reason.text for cell in placed.skipped if cell.reason is not None}
-        what = "no selected cell can run at any site" + "".join(f"\n  {reason}" for reason in sorted(reasons)[:3])
-        raise NothingSelectedError(what, next_step="kernel-matrix fleet check says what the sites have")
-    order = FleetOrder(
-        fleet=loaded,
-        matrix=matrix.path,
-        lock=None if lock is None else Path(lock).resolve(),
-        store_id=store_id,
-        slots=placed.slots,
-    )
-    cells = CellSelection(
-        matrix=matrix,
-        host=survey(matrix, sandbox="process"),
-        runnable=placed.runnable,
-        skipped=placed.skipped,
-        command=command,
-        order=order,
-        places=tuple(_place_lines(checked)),
-    )
-    policy = RunPolicy(run_id=secrets.token_hex(4))
-    return cells.run(folder, policy=policy, rerun=parse_rerun(rerun), listener=listener)
+    plan = plan_fleet(matrix, fleet, results, lock=lock, filters=filters)
+    return run(plan, results, rerun=rerun, deadline=deadline, fail_fast=fail_fast, listener=listener, command=command)
 
 
 def list_chunks(fleet: Fleet, matrix: Matrix, results: str | Path = "results") -> list[ChunkState]:
@@ -213,45 +111,5 @@ def cancel_jobs(fleet: Fleet, matrix: Matrix, results: str | Path = "results") -
 
 
 def _sites(fleet: Fleet, matrix: Matrix, results: str | Path) -> FleetSites:
-    folder = Path(results) / matrix.name
-    order = FleetOrder(fleet=fleet, matrix=matrix.path, lock=None, store_id=_store_id(folder), slots={})
-    return FleetSites(order, RecordStore(folder))
-
-
-def _placed(matrix: Matrix, reports: Mapping[SlotKind, NodeReport], filters: Sequence[str]) -> PlacedCells:
-    wanted, selection = parse_filter(filters), load_selection(matrix)
-    return place(
-        {
-            slot: filter(wanted, make_plan(matrix, selection, report.inventory).cells())
-            for slot, report in reports.items()
-        }
-    )
-
-
-def _place_lines(checked: FleetCheck) -> list[str]:
-    lines = [
-        f"{slot.site}/{slot.resource}: {report.inventory.gpus[0].name if report.inventory.gpus else 'no device'},"
-        f" sandbox {report.inventory.sandbox}, seen on {report.hostname}"
-        for slot, report in checked.reports.items()
-    ]
-    return [*lines, *(f"{place}: nothing runs there: {why}" for place, why in checked.faults.items())]
-
-
-def _order(matrix: Matrix, lock: str | Path | None) -> dict[str, Any]:
-    """Return what reports of nodes depend on, besides the site."""
-    pinned = matrix.lock_path if lock is None else Path(lock).resolve()
-    files = [path.read_bytes() for path in (matrix.path, pinned) if path.is_file()]
-    digest = hashlib.sha256(b"\0".join((__version__.encode(), *files))).hexdigest()
-    return {"matrix": str(matrix.path), "digest": digest, **({} if lock is None else {"lock": str(pinned)})}
-
-
-def _store_id(folder: Path) -> str:
-    """Return the name of a store of results in names of jobs; the same wherever the store is led from."""
-    path = folder / _STORE_FILE
-    try:
-        return str(json.loads(path.read_bytes())["store_id"])
-    except (OSError, ValueError, KeyError):
-        name = secrets.token_hex(4)
-        folder.mkdir(parents=True, exist_ok=True)
-        replace_file(path, json.dumps({"store_id": name}))
-        return name
+    order = FleetOrder(fleet=fleet, matrix=matrix.path, lock=None)
+    return FleetSites(order, RecordStore(Path(results) / matrix.name))

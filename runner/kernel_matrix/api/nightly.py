@@ -12,9 +12,17 @@ from statistics import mode
 from typing import Any
 
 from kernel_matrix.analysis.tables import open_tables
+from kernel_matrix.api.fleet_plan import check_fleet_options, plan_fleet
 from kernel_matrix.api.images import build_missing_images
 from kernel_matrix.api.plan import RunPlan, load_matrix, make_plan
-from kernel_matrix.api.run_cells import CellSelection, Listener, RunMessage, new_run_id, warn_of_unreadable
+from kernel_matrix.api.run_cells import (
+    CellSelection,
+    Listener,
+    RunMessage,
+    new_run_id,
+    selected_cells,
+    warn_of_unreadable,
+)
 from kernel_matrix.errors import GpuBusyError, KernelMatrixError, UsageError
 from kernel_matrix.executors.local import Rerun, RunPolicy, cells_left
 from kernel_matrix.hosts.survey import AUTO
@@ -80,6 +88,8 @@ class NightOptions:
     allow_unpinned: bool = False
     build: bool = False
     """Build local images that are missing first."""
+    fleet: Path | None = None
+    """The fleet file; ``None``: the night is on this host."""
     find: float = FIND
     """Warn first if a slow-down of this share would be missed in half of the cells of the baseline."""
 
@@ -194,6 +204,7 @@ def schedule_of(options: NightOptions, at: str) -> Schedule:
         "--report": str(options.report or ""),
         "--sandbox": "" if options.sandbox == AUTO else options.sandbox,
         "--lock": str(options.lock or ""),
+        "--fleet": str(options.fleet or ""),
         "--find": "" if options.find == FIND else f"{options.find:g}",
     }
     given = [word for name, value in values.items() if value for word in (name, value)]
@@ -227,9 +238,7 @@ def _measured_and_ended(
             report=options.report,
         )
         begin_night(night, len(plan.runnable))
-        cells = CellSelection(
-            matrix=matrix, host=plan.host, runnable=plan.runnable, skipped=plan.skipped, command=command
-        )
+        cells = selected_cells(plan, command=command)
         warn_of_unreadable(plan, listener)
         warning = _warning(options, against, plan)
         if warning and listener is not None:
@@ -244,13 +253,17 @@ def _measured_and_ended(
 def _planned(options: NightOptions, places: NightPaths, matrix: Matrix) -> tuple[RunPlan, NightAgenda]:
     """Return what runs here, and in which order."""
     last = read_state(places.state)
-    plan = make_plan(
-        matrix,
-        sandbox=options.sandbox,
-        lock=options.lock,
-        filters=options.filters,
-        allow_unpinned=options.allow_unpinned,
-    )
+    plan: RunPlan
+    if options.fleet is not None:
+        plan = plan_fleet(matrix, options.fleet, options.results, lock=options.lock, filters=options.filters)
+    else:
+        plan = make_plan(
+            matrix,
+            sandbox=options.sandbox,
+            lock=options.lock,
+            filters=options.filters,
+            allow_unpinned=options.allow_unpinned,
+        )
     plan.check_runnable()
     return plan, agenda(plan.runnable, last, places, plan.host)
 
@@ -321,7 +334,9 @@ def _now() -> datetime:
 
 
 def _check(options: NightOptions) -> None:
-    """Raise a usage error for what would fail only when the night is over."""
+    """Raise a usage error for what would fail only when the night is over, or cannot be meant."""
+    if options.fleet is not None:
+        check_fleet_options(sandbox=options.sandbox, build=options.build, allow_unpinned=options.allow_unpinned)
     if options.notify:
         command_of(options.notify)
     check_webhooks(options.webhooks)

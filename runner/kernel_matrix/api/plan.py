@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kernel_matrix.attempt.compileonly import absent_gpu
 from kernel_matrix.attempt.preview import preview
@@ -88,10 +88,31 @@ class RunPlan:
     part: tuple[int, int] | None = None
     """Index and number of shards; ``None`` for all cells."""
 
+    where: ClassVar[str] = "here"
+    """Where a cell without a reason can run, for messages."""
+
     @property
     def matrix(self) -> Matrix:
         """The matrix that was planned."""
         return self.plan.matrix
+
+    @property
+    def engine(self) -> str:
+        """The sandbox that cells would run in."""
+        return self.host.inventory.sandbox
+
+    @property
+    def devices(self) -> list[str]:
+        """The names of the devices that cells would run on."""
+        return [gpu.name for gpu in self.host.inventory.gpus]
+
+    def place_lines(self) -> tuple[str, ...]:
+        """Return lines about where cells would run."""
+        inventory = self.host.inventory
+        line = f"This host: {', '.join(self.devices) or 'no device'}; sandbox {self.engine}"
+        if inventory.clocks_reason and any(has_lockable_clocks(gpu.platform) for gpu in inventory.gpus):
+            return line, f"GPU clocks cannot be locked here: {inventory.clocks_reason}"
+        return (line,)
 
     def cells(self) -> Iterator[Cell]:
         """Yield the selected cells; ``cell.reason`` says why one cannot run here, else it is ``None``."""
@@ -166,7 +187,7 @@ class RunPlan:
         if self.skipped:
             counts = Counter(cell.reason.text for cell in self.skipped if cell.reason is not None)
             reasons = "".join(f"\n  {number} × {text}" for text, number in counts.most_common(3))
-            what = f"{len(self.skipped)} cells selected, none of which can run here:{reasons}"
+            what = f"{len(self.skipped)} cells selected, none of which can run {self.where}:{reasons}"
         raise NothingSelectedError(what, next_step="kernel-matrix plan --all says why for each cell")
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernel_matrix.api.fleet_plan import FleetPlan
 from kernel_matrix.api.plan import RunPlan, every_cell, load_matrix, make_plan
 from kernel_matrix.attempt.scratch import sweep_scratch
 from kernel_matrix.config_files.config_text import config_bytes
@@ -200,7 +201,8 @@ def run(
     A run that was stopped goes on where it ended when it is started again.
 
     Args:
-        plan: What :func:`kernel_matrix.make_plan` returned; a matrix or its file is planned first, with the defaults.
+        plan: What :func:`kernel_matrix.make_plan` or :func:`kernel_matrix.plan_fleet` returned; a matrix or its file is
+            planned first, with the defaults.
         results: Records go to ``<results>/<matrix name>/records/``.
         rerun: Which cells with a record run again: ``none``, ``failed``, ``stale`` or ``all``.
         deadline: No cell is begun that is expected to end after this time; local time where it has no zone.
@@ -231,15 +233,22 @@ def run(
         deadline=None if deadline is None else on_monotonic_clock(deadline.astimezone()),
         build_workers=planned.matrix.policy.build_workers,
     )
-    cells = CellSelection(
-        matrix=planned.matrix,
-        host=planned.host,
-        runnable=planned.runnable,
-        skipped=planned.skipped,
+    cells = selected_cells(planned, command=command, executor=executor)
+    return cells.run(Path(results) / planned.matrix.name, policy=policy, rerun=rerun, listener=listener)
+
+
+def selected_cells(plan: RunPlan, *, command: Sequence[str], executor: str = "local") -> CellSelection:
+    """Return the cells of a plan, ready to run; those of a fleet run at its sites."""
+    return CellSelection(
+        matrix=plan.matrix,
+        host=plan.host,
+        runnable=plan.runnable,
+        skipped=plan.skipped,
         command=command,
         executor=executor,
+        order=plan.order if isinstance(plan, FleetPlan) else None,
+        places=plan.place_lines() if isinstance(plan, FleetPlan) else (),
     )
-    return cells.run(Path(results) / planned.matrix.name, policy=policy, rerun=rerun, listener=listener)
 
 
 def warn_of_unreadable(plan: RunPlan, listener: Listener | None) -> None:
@@ -350,7 +359,7 @@ class CellSelection:
         sites = None if self.order is None else FleetSites(self.order, store)
         if sites is not None:
             sites.recover()
-        cells = cells_to_run(self.runnable, store, self.host, rerun)
+        cells = cells_to_run(self.runnable, store, self.order or self.host, rerun)
         done = len(self.runnable) - len(cells)
         tell(RunStarted(host=self.host, cells=cells, done=done, skipped=self.skipped, places=self.places))
         running: CellRun

@@ -13,6 +13,7 @@ from kernel_matrix.api.wording import printable
 from kernel_matrix.cli.options import (
     Build,
     Filter,
+    FleetFile,
     JsonAfterProgress,
     Lock,
     MatrixFile,
@@ -82,6 +83,7 @@ def nightly(
     filter_: Filter = None,
     allow_unpinned: Unpinned = False,
     build: Build = False,
+    fleet: FleetFile = None,
     dry_run: _DryRun = False,
     print_systemd: _Systemd = False,
     print_cron: _Cron = False,
@@ -112,6 +114,7 @@ def nightly(
         filters=tuple(filter_ or ()),
         allow_unpinned=allow_unpinned,
         build=build,
+        fleet=fleet,
     )
     if print_systemd or print_cron:
         _print_schedules(options, at, units=print_systemd, line=print_cron)
@@ -162,7 +165,7 @@ def _print_dry_run(options: NightOptions, *, as_json: bool) -> None:
         print_json(
             {
                 "matrix": plan.matrix.name,
-                "engine": plan.host.sandbox.name,
+                "engine": plan.engine,
                 "until": until,
                 "cells": len(plan.runnable),
                 "due": [cell.id for cell in due],
@@ -177,7 +180,7 @@ def _print_dry_run(options: NightOptions, *, as_json: bool) -> None:
         )
         return
     out = console()
-    cells = f"{len(plan.runnable)} cells run here, {len(plan.skipped)} do not; {len(due)} are due first"
+    cells = f"{len(plan.runnable)} cells run {plan.where}, {len(plan.skipped)} do not; {len(due)} are due first"
     out.print(f"{plan.matrix.name}: {cells}", markup=False)
     out.print(f"about {duration(night.expected_s)} one after the other, until {until}", markup=False)
     named = f"baseline {baseline.name} ({baseline.cells} cells)" if baseline else "no baseline"

@@ -29,6 +29,9 @@ Filter = Annotated[
     ),
 ]
 Unpinned = Annotated[bool, typer.Option("--allow-unpinned", help="Run images the lock does not pin; records say so.")]
+FleetFile = Annotated[
+    Path | None, typer.Option("--fleet", metavar="FILE", help="Use the sites of this fleet file, not this machine.")
+]
 Build = Annotated[bool, typer.Option("--build", help="Build local images that are missing first.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 JsonEvents = Annotated[bool, typer.Option("--json", help="Print one JSON event per line.")]

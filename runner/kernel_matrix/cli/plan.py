@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernel_matrix.cli.options import Filter, Lock, MatrixFile, Sandbox
+from kernel_matrix.cli.options import Filter, FleetFile, Lock, MatrixFile, Sandbox
 from kernel_matrix.cli.output import console, duration, write_line
 from kernel_matrix.cli.table_options import TableFormat, TableOptions, table_verb
 from kernel_matrix.cli.table_writer import TableColumn, write_table
@@ -20,7 +20,7 @@ from kernel_matrix.cli.table_writer import TableColumn, write_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from kernel_matrix.api.plan import Cell, CellCounts, HostSurvey, PlanTotals, RunPlan
+    from kernel_matrix.api.plan import Cell, CellCounts, PlanTotals, RunPlan
 
 _All = Annotated[bool, typer.Option("--all", help="List every cell with its reason, not only what runs here.")]
 _CompileOnly = Annotated[bool, typer.Option("--compile-only", help="What `run --compile-only` would build.")]
@@ -49,10 +49,12 @@ def register(app: typer.Typer) -> None:
         sandbox: Sandbox = "auto",
         lock: Lock = None,
         results: _Results = Path("results"),
+        fleet: FleetFile = None,
         table: TableOptions,
     ) -> None:
-        """Show which cells run here, which do not and why, and how long it takes."""
-        made, cells = _planned_cells(matrix, filter_ or (), sandbox, lock, compile_only=compile_only, results=results)
+        """Show which cells run here or at the sites of a fleet, which do not and why, and how long it takes."""
+        made = _planned(matrix, filter_ or (), sandbox, lock, compile_only=compile_only, results=results, fleet=fleet)
+        cells = _some_cells(made, matrix, filter_ or ())
         if table == TableOptions():
             show = _print_all if all_ else _print_overview
             show(made, cells)
@@ -62,18 +64,35 @@ def register(app: typer.Typer) -> None:
             write_table([_cell_document(cell) for cell in cells], _CELL_COLUMNS, table)
 
 
-def _planned_cells(
-    path: Path, terms: Sequence[str], sandbox: str, lock: Path | None, *, compile_only: bool, results: Path
-) -> tuple[RunPlan, Iterator[Cell]]:
-    """Return the plan, and its cells that pass the filter.
+def _planned(
+    path: Path,
+    terms: Sequence[str],
+    sandbox: str,
+    lock: Path | None,
+    *,
+    compile_only: bool,
+    results: Path,
+    fleet: Path | None,
+) -> RunPlan:
+    """Return the plan for this host, or for the sites of a fleet."""
+    from kernel_matrix.api.plan import load_matrix, make_plan
+
+    if fleet is None:
+        return make_plan(path, filters=terms, sandbox=sandbox, lock=lock, compile_only=compile_only, results=results)
+    from kernel_matrix.api.fleet_plan import check_fleet_options, plan_fleet
+
+    check_fleet_options(sandbox=sandbox, compile_only=compile_only)
+    return plan_fleet(load_matrix(path), fleet, results, lock=lock, filters=terms)
+
+
+def _some_cells(made: RunPlan, path: Path, terms: Sequence[str]) -> Iterator[Cell]:
+    """Yield the cells that pass the filter.
 
     Raises:
         NothingSelectedError: There are none.
     """
-    from kernel_matrix.api.plan import make_plan
     from kernel_matrix.errors import NothingSelectedError
 
-    made = make_plan(path, filters=terms, sandbox=sandbox, lock=lock, compile_only=compile_only, results=results)
     cells = made.cells()
     first = next(cells, None)
     if first is None:
@@ -81,7 +100,7 @@ def _planned_cells(
         why = made.explain_no_match()
         what += f": {why}" if why else ""
         raise NothingSelectedError(what, next_step="kernel-matrix plan --all without --filter lists every cell")
-    return made, chain((first,), cells)
+    return chain((first,), cells)
 
 
 # ---- JSON
@@ -99,8 +118,8 @@ def _write_json(made: RunPlan, cells: Iterable[Cell]) -> None:
     rest = {
         "schema_version": SCHEMA_VERSION,
         "matrix": made.matrix.name,
-        "engine": made.host.inventory.sandbox,
-        "devices": [gpu.name for gpu in made.host.inventory.gpus],
+        "engine": made.engine,
+        "devices": made.devices,
         "totals": _totals_document(totals),
         "unreadable": [{"path": str(item.path), "reason": item.reason} for item in made.plan.selection.unreadable],
         "warnings": list(made.plan.warnings),
@@ -218,7 +237,7 @@ def _print_overview(made: RunPlan, cells: Iterable[Cell]) -> None:
     groups: dict[str, _Group] = {}
     totals = tally(_grouped(cells, groups))
     screen = console()
-    _print_groups(screen, groups)
+    _print_groups(screen, groups, made.where)
     _print_summary(screen, made, totals)
 
 
@@ -230,7 +249,7 @@ def _grouped(cells: Iterable[Cell], groups: dict[str, _Group]) -> Iterator[Cell]
         yield cell
 
 
-def _print_groups(screen: Console, groups: dict[str, _Group]) -> None:
+def _print_groups(screen: Console, groups: dict[str, _Group], where: str) -> None:
     if not groups:
         return
     rows = [
@@ -242,25 +261,25 @@ def _print_groups(screen: Console, groups: dict[str, _Group]) -> None:
         )
         for name, group in [*groups.items()][:_MOST_LINES]
     ]
-    _print_rows("Runs here", ("candidate", "cells>", "expected>", "gpu", "toolchain", "dtype"), rows)
+    _print_rows(f"Runs {where}", ("candidate", "cells>", "expected>", "gpu", "toolchain", "dtype"), rows)
     _print_more(screen, len(groups) - _MOST_LINES)
 
 
 def _print_all(made: RunPlan, cells: Iterable[Cell]) -> None:
     from kernel_matrix.api.plan import tally
 
-    totals = tally(_listed(cells))
+    totals = tally(_listed(cells, made.where))
     _print_summary(console(), made, totals)
 
 
-def _listed(cells: Iterable[Cell]) -> Iterator[Cell]:
+def _listed(cells: Iterable[Cell], where: str) -> Iterator[Cell]:
     """Yield ``cells``, each written as a plain line on the way: a table would need all of them first."""
     from kernel_matrix.api.wording import visible
 
     for cell in cells:
         reason = cell.reason
-        verb = "compiled here" if cell.compile_only else "runs here"
-        here = f"{verb}, {duration(cell.expected_s)}"
+        verb = "compiled" if cell.compile_only else "runs"
+        here = f"{verb} {where}, {duration(cell.expected_s)}"
         outcome = here if reason is None else f"{reason.kind.value}: {reason.text}"
         place = f"{cell.gpu.name} {cell.toolchain.name} {cell.dtype.value} {cell.candidate.id}"
         sys.stdout.write(visible(f"{cell.id}  {place}  {outcome}\n"))
@@ -270,23 +289,21 @@ def _listed(cells: Iterable[Cell]) -> Iterator[Cell]:
 
 def _print_summary(screen: Console, made: RunPlan, totals: PlanTotals) -> None:
     """Totals per axis, distinct reasons, what was found odd, and one sentence that says it all."""
-    _print_totals(totals)
+    _print_totals(totals, made.where)
     _print_reasons(screen, totals)
     for item in made.plan.selection.unreadable:
         screen.print(f"cannot be read: {item}", markup=False)
     for warning in made.plan.warnings:
         screen.print(f"note: {warning}", markup=False)
     whole = totals.all
-    devices = ", ".join(gpu.name for gpu in made.host.inventory.gpus) or "no device"
-    screen.print(f"This host: {devices}; sandbox {made.host.inventory.sandbox}", markup=False)
-    if made.host.inventory.clocks_reason and _has_lockable_clocks(made.host):
-        screen.print(f"GPU clocks cannot be locked here: {made.host.inventory.clocks_reason}", markup=False)
-    counts = f"{whole.cells:,} cells, {whole.runnable:,} run here, {whole.cells - whole.runnable:,} do not"
+    for line in made.place_lines():
+        screen.print(line, markup=False)
+    counts = f"{whole.cells:,} cells, {whole.runnable:,} run {made.where}, {whole.cells - whole.runnable:,} do not"
     time = f"about {duration(whole.expected_s)} one after the other"
     screen.print(f"{made.matrix.name}: {counts}; {time}", markup=False)
 
 
-def _print_totals(totals: PlanTotals) -> None:
+def _print_totals(totals: PlanTotals, where: str) -> None:
     rows = []
     for axis, tallies in totals.axes.items():
         for value, tally in [*tallies.items()][:_MOST_VALUES]:
@@ -294,7 +311,7 @@ def _print_totals(totals: PlanTotals) -> None:
             rows.append((axis, value, f"{tally.cells:,}", f"{tally.runnable:,}", duration(tally.expected_s), reasons))
         if len(tallies) > _MOST_VALUES:
             rows.append((axis, f"… and {len(tallies) - _MOST_VALUES} more (--json)", "", "", "", ""))
-    _print_rows("Totals", ("axis", "value", "cells>", "run here>", "expected>", "not here, by reason"), rows)
+    _print_rows("Totals", ("axis", "value", "cells>", f"run {where}>", "expected>", f"not {where}, by reason"), rows)
 
 
 def _print_reasons(screen: Console, totals: PlanTotals) -> None:
@@ -326,9 +343,3 @@ def _print_rows(title: str, headings: Sequence[str], rows: Iterable[Sequence[str
     ]
     write_table([dict(zip(names, row, strict=True)) for row in rows], columns, TableOptions(), title=title)
     write_line("")
-
-
-def _has_lockable_clocks(host: HostSurvey) -> bool:
-    from kernel_matrix.api.plan import has_lockable_clocks
-
-    return any(has_lockable_clocks(gpu.platform) for gpu in host.inventory.gpus)

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernel_matrix.cli.options import Build, Filter, JsonEvents, Lock, MatrixFile, Sandbox, Unpinned, command_line
+from kernel_matrix.cli.options import (
+    Build,
+    Filter,
+    FleetFile,
+    JsonEvents,
+    Lock,
+    MatrixFile,
+    Sandbox,
+    Unpinned,
+    command_line,
+)
 from kernel_matrix.cli.output import print_json
 from kernel_matrix.errors import UsageError
+
+if TYPE_CHECKING:
+    from kernel_matrix.api.plan import RunPlan
 
 
 def _only_candidate(value: str | None) -> str | None:
@@ -39,9 +52,6 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the exact contai
 _CompileOnly = Annotated[
     bool, typer.Option("--compile-only", help="Build for every GPU of the matrix, here or not, and run nothing.")
 ]
-_Fleet = Annotated[
-    Path | None, typer.Option("--fleet", metavar="FILE", help="Run at the sites of this file, not on this machine.")
-]
 _Executor = Annotated[str, typer.Option("--executor", help="Who runs the cells: local, or what a package adds.")]
 
 
@@ -67,10 +77,10 @@ def run(
     build: Build = False,
     compile_only: _CompileOnly = False,
     executor: _Executor = "local",
-    fleet: _Fleet = None,
+    fleet: FleetFile = None,
     json: JsonEvents = False,
 ) -> None:
-    """Run every cell that can run here and has no record yet."""
+    """Run every cell that can run, here or at the sites of a fleet, and has no record yet."""
     from kernel_matrix.api.plan import load_matrix, make_plan
     from kernel_matrix.api.run_cells import next_time, parse_rerun
     from kernel_matrix.api.run_cells import run as run_plan
@@ -79,37 +89,28 @@ def run(
     which, until = parse_rerun(rerun), deadline and next_time("--deadline", deadline, datetime.now())  # noqa: DTZ005  # local
     loaded = load_matrix(matrix)
     view = run_view(as_json=json)
+    plan: RunPlan
     if fleet is not None:
-        from kernel_matrix.api.fleet import run_fleet
+        from kernel_matrix.api.fleet_plan import check_fleet_options, plan_fleet
 
-        with view:
-            result = run_fleet(
-                loaded,
-                fleet,
-                results,
-                filters=filter_ or (),
-                lock=lock,
-                rerun=which,
-                listener=view.tell,
-                command=command_line(),
-            )
-        if result.exit_code or (fail_on == "candidate" and result.candidate_failed):
-            raise typer.Exit(result.exit_code or 1)
-        return
-    if build:
-        from kernel_matrix.api.images import build_missing_images
+        local = {"compile_only": compile_only, "dry_run": dry_run, "build": build, "allow_unpinned": allow_unpinned}
+        check_fleet_options(sandbox=sandbox, executor=executor != "local", **local)
+        plan = plan_fleet(loaded, fleet, results, lock=lock, filters=filter_ or (), shard=shard)
+    else:
+        if build:
+            from kernel_matrix.api.images import build_missing_images
 
-        build_missing_images(loaded, sandbox=sandbox, lock=lock, say=view.say)
-    plan = make_plan(
-        loaded,
-        sandbox=sandbox,
-        lock=lock,
-        filters=filter_ or (),
-        shard=shard,
-        compile_only=compile_only,
-        allow_unpinned=allow_unpinned,
-        results=results,
-    )
+            build_missing_images(loaded, sandbox=sandbox, lock=lock, say=view.say)
+        plan = make_plan(
+            loaded,
+            sandbox=sandbox,
+            lock=lock,
+            filters=filter_ or (),
+            shard=shard,
+            compile_only=compile_only,
+            allow_unpinned=allow_unpinned,
+            results=results,
+        )
     plan.check_runnable()
     if dry_run:
         print_json(plan.process_settings())

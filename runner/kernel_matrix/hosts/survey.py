@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,15 +19,19 @@ from kernel_matrix.errors import (
     UsageError,
     suggestion,
 )
+from kernel_matrix.hosts.code_versions import measurement_version
 from kernel_matrix.images import ResolvedImage
 from kernel_matrix.matrix import Matrix, Toolchain
-from kernel_matrix.plan import HostInventory, devices_matching
+from kernel_matrix.plan import Cell, HostInventory, devices_matching
 from kernel_matrix.platforms.permission import why_forbidden, why_not_root
 from kernel_matrix.platforms.registry import PLATFORMS, get_platform, host_inventory, platforms
 from kernel_matrix.sandboxes import SANDBOXES, Sandbox, SandboxStatus, open_sandbox
 
 ENVIRONMENT = "environment"
 """State of an environment in place of an image."""
+
+Conditions = Mapping[tuple[str, str | None, str], AbstractSet[str | None]]
+"""Sandbox, id of the image and measurement version → drivers of the devices there; ``None``: it has no driver."""
 
 AUTO = "auto"
 """Docker, then unpacked images, if they have an image that this matrix can run here; else local processes."""
@@ -42,6 +47,11 @@ class HostSurvey:
     images: Mapping[str, ResolvedImage]
     """Toolchain → the image to start, or the environment to run, if it is present."""
 
+    def conditions(self, cell: Cell) -> Conditions:
+        """Return what ``cell`` would meet here."""
+        image = self.images.get(cell.toolchain.name)
+        return conditions(cell, self.inventory, None if image is None else image.id)
+
 
 def check_sandbox(name: str) -> None:
     """Raise unless ``name`` is ``auto`` or the registry key of a sandbox.
@@ -54,6 +64,12 @@ def check_sandbox(name: str) -> None:
         raise UsageError(
             f"unknown sandbox {name!r}{suggestion(name, allowed)}", next_step=f"allowed: {', '.join(allowed)}"
         )
+
+
+def conditions(cell: Cell, inventory: HostInventory, image_id: str | None) -> Conditions:
+    """Return what ``cell`` would meet on a host with this inventory, where its toolchain's image has this id."""
+    here = (inventory.sandbox, image_id, measurement_version(cell.gpu.platform))
+    return {here: {gpu.driver for gpu in devices_matching(cell.gpu, inventory.gpus)}}
 
 
 def survey(

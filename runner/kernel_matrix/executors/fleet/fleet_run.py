@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import secrets
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from kernel_matrix.executors.engines import ENGINES, EngineError
 from kernel_matrix.executors.events import EventKind, RunEvent
+from kernel_matrix.executors.fleet.node_report import NodeReport
 from kernel_matrix.executors.fleet.site_run import ActiveChunk, LeftChunk, SiteRun
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.fleet import Fleet, Site
 from kernel_matrix.fleet.chunks import PlacedCell, SlotKind
 from kernel_matrix.fleet.dispatcher import Dispatcher
+from kernel_matrix.hosts.survey import Conditions, conditions
+from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.model.enums import Status
 from kernel_matrix.plan import Cell
 from kernel_matrix.results.record import Record
 from kernel_matrix.results.store import RecordStore
 
+_STORE_FILE: Final = "fleet.json"
 _LOOK_EVERY_S: Final = 1.0
 """Between two looks at all sites; a look costs two commands per site."""
 _MOST_FRUITLESS: Final = 3
@@ -37,10 +43,31 @@ class FleetOrder:
     fleet: Fleet
     matrix: Path
     lock: Path | None
-    store_id: str
-    """Identifies the store of results; part of the names of jobs, by which a later run finds them."""
-    slots: Mapping[str, frozenset[SlotKind]]
+    slots: Mapping[str, frozenset[SlotKind]] = field(default_factory=dict)
     """Cell id → where it can run."""
+    reports: Mapping[SlotKind, NodeReport] = field(default_factory=dict)
+    """What nodes have."""
+
+    def conditions(self, cell: Cell) -> Conditions:
+        """Return what ``cell`` would meet at the sites that can run it."""
+        found: dict[tuple[str, str | None, str], set[str | None]] = {}
+        for report in (self.reports[slot] for slot in self.slots[cell.id]):
+            image_id = report.image_ids.get(cell.toolchain.name)
+            for here, drivers in conditions(cell, report.inventory, image_id).items():
+                found.setdefault(here, set()).update(drivers)
+        return found
+
+
+def job_prefix(store: Path) -> str:
+    """Return what the names of all jobs for a store of results begin with; the same wherever the store is led from."""
+    path = store / _STORE_FILE
+    try:
+        return str(json.loads(path.read_bytes())["job_prefix"])
+    except (OSError, ValueError, KeyError):
+        prefix = f"km-{secrets.token_hex(4)}"
+        store.mkdir(parents=True, exist_ok=True)
+        replace_file(path, json.dumps({"job_prefix": prefix}))
+        return prefix
 
 
 class FleetSites:
@@ -58,18 +85,18 @@ class FleetSites:
         self.left: dict[tuple[str, str], LeftChunk] = {}
         """Site and name → a chunk of an earlier run whose job goes on."""
         self._store = store
+        self._prefix = job_prefix(store.root)
         self.runs = {site.name: self._open(site) for site in order.fleet.sites}
 
     def _open(self, site: Site) -> SiteRun:
-        prefix = f"km-{self.order.store_id}"
-        session = ENGINES.load(site.engine).open_session(site, prefix)
+        session = ENGINES.load(site.engine).open_session(site, self._prefix)
         order = {
             "matrix": str(self.order.matrix),
             "sandbox": site.sandbox,
             "engine": site.engine,
             **({} if self.order.lock is None else {"lock": str(self.order.lock)}),
         }
-        return SiteRun(site, session, prefix=prefix, order=order, home=self._store)
+        return SiteRun(site, session, prefix=self._prefix, order=order, home=self._store)
 
     def recover(self) -> None:
         """Take home what earlier runs left at the sites; their jobs that go on are this run's then.

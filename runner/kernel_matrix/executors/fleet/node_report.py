@@ -48,6 +48,11 @@ class NodeReport:
     image_ids: Mapping[str, str]
     """Toolchain → id of its image there."""
 
+    @property
+    def devices(self) -> str:
+        """The names of the devices."""
+        return ", ".join(gpu.name for gpu in self.inventory.gpus) or "no device"
+
 
 def describe_node(matrix: Path, *, sandbox: str, lock: Path | None, engine: str) -> NodeReport:
     """Describe this host, for cells of ``matrix``; called by a job.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from typing import Protocol
 
-from kernel_matrix.hosts.code_versions import measurement_version
-from kernel_matrix.hosts.survey import HostSurvey
+from kernel_matrix.hosts.survey import Conditions
 from kernel_matrix.model.enums import Fault, Status
-from kernel_matrix.plan import Cell, devices_matching
+from kernel_matrix.plan import Cell
 from kernel_matrix.results.store import AttemptSummary, RecordStore
 
 
@@ -25,13 +25,21 @@ class Rerun(str, Enum):
     """Every cell."""
 
 
-def cells_to_run(cells: Sequence[Cell], store: RecordStore, survey: HostSurvey, rerun: Rerun) -> list[Cell]:
+class RunPlace(Protocol):
+    """Where cells would run: this host, or the nodes of a fleet."""
+
+    def conditions(self, cell: Cell) -> Conditions:
+        """Return what a cell would meet there."""
+        ...
+
+
+def cells_to_run(cells: Sequence[Cell], store: RecordStore, place: RunPlace, rerun: Rerun) -> list[Cell]:
     """Return the cells that still have to run, longest first."""
-    return cells_left(cells, store.attempts() if rerun is not Rerun.ALL else {}, survey, rerun)
+    return cells_left(cells, store.attempts() if rerun is not Rerun.ALL else {}, place, rerun)
 
 
 def cells_left(
-    cells: Sequence[Cell], attempts: Mapping[str, Sequence[AttemptSummary]], survey: HostSurvey, rerun: Rerun
+    cells: Sequence[Cell], attempts: Mapping[str, Sequence[AttemptSummary]], place: RunPlace, rerun: Rerun
 ) -> list[Cell]:
     """Return the cells that still have to run after ``attempts``, longest first.
 
@@ -40,10 +48,10 @@ def cells_left(
     Args:
         cells: Cells of a plan.
         attempts: Cell id → its attempts in order; :attr:`Rerun.ALL` ignores them.
-        survey: Survey of this host.
+        place: Where they would run.
         rerun: Rule for cells that have a record.
     """
-    wanted = [cell for cell in cells if not _is_done(cell, attempts.get(cell.id, ()), survey, rerun)]
+    wanted = [cell for cell in cells if not _is_done(cell, attempts.get(cell.id, ()), place, rerun)]
     longest: dict[tuple[str, ...], float] = {}
     for cell in wanted:
         longest[_group(cell)] = max(cell.expected_s, longest.get(_group(cell), 0.0))
@@ -62,7 +70,7 @@ def is_first_mismatch(statuses: Sequence[Status]) -> bool:
     return statuses[-1] is Status.TIMING_MISMATCH and statuses.count(Status.TIMING_MISMATCH) == 1
 
 
-def _is_done(cell: Cell, attempts: Sequence[AttemptSummary], survey: HostSurvey, rerun: Rerun) -> bool:
+def _is_done(cell: Cell, attempts: Sequence[AttemptSummary], place: RunPlace, rerun: Rerun) -> bool:
     if rerun is Rerun.ALL or not attempts or attempts[-1].fault is Fault.INFRA:
         return False
     last = attempts[-1]
@@ -70,13 +78,9 @@ def _is_done(cell: Cell, attempts: Sequence[AttemptSummary], survey: HostSurvey,
         return last.fault is Fault.NONE
     if is_first_mismatch([attempt.status for attempt in attempts]):
         return False
-    return rerun is not Rerun.STALE or not _is_stale(cell, last, survey)
+    return rerun is not Rerun.STALE or not _is_stale(cell, last, place)
 
 
-def _is_stale(cell: Cell, last: AttemptSummary, survey: HostSurvey) -> bool:
-    image = survey.images.get(cell.toolchain.name)
-    drivers = {gpu.driver for gpu in devices_matching(cell.gpu, survey.inventory.gpus)}
-    now = (survey.sandbox.name, image.id if image is not None else None, measurement_version(cell.gpu.platform))
-    if (last.engine, last.image_id, last.measurement_version) != now:
-        return True
-    return not cell.compile_only and last.driver not in drivers
+def _is_stale(cell: Cell, last: AttemptSummary, place: RunPlace) -> bool:
+    now = place.conditions(cell).get((last.engine, last.image_id, last.measurement_version))
+    return now is None or (not cell.compile_only and last.driver not in now)

@@ -1,0 +1,210 @@
+"""Plan a matrix over the sites of a fleet: which cells a site can run, and why no site can run the others."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from kernel_matrix.api.plan import RunPlan
+from kernel_matrix.errors import InfrastructureError, UsageError
+from kernel_matrix.executors.engines import ENGINES, EngineError
+from kernel_matrix.executors.fleet.fleet_run import FleetOrder, job_prefix
+from kernel_matrix.executors.fleet.node_report import NodeReport, ask_nodes, check_versions
+from kernel_matrix.fleet import Fleet
+from kernel_matrix.fleet.chunks import SlotKind
+from kernel_matrix.fleet.fleet_file import load_fleet as _load_fleet
+from kernel_matrix.fleet.placement import PlacedCells, place
+from kernel_matrix.hosts.survey import AUTO, survey
+from kernel_matrix.matrix import Matrix
+from kernel_matrix.plan import Cell, Plan, load_selection, make_plan, parse_filter, parse_shard, shard
+from kernel_matrix.sandboxes import SANDBOXES
+from kernel_matrix.version import __version__
+
+__all__ = ["FleetCheck", "FleetPlan", "check_fleet", "load_fleet", "plan_fleet"]
+
+_CHECK_LIMIT_S: Final = 300.0
+"""How long a job that describes its node may wait and take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetCheck:
+    """What the sites of a fleet have."""
+
+    reports: Mapping[SlotKind, NodeReport]
+    faults: Mapping[str, str]
+    """Site, or site and GPU model → why nothing runs there."""
+
+    def lines(self) -> tuple[str, ...]:
+        """Return one line for each place."""
+        reported = (
+            f"{slot.site}/{slot.resource}: {report.devices}, sandbox {report.inventory.sandbox}, on {report.hostname}"
+            for slot, report in self.reports.items()
+        )
+        return (*reported, *(f"{place}: nothing runs there: {why}" for place, why in self.faults.items()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetPlan(RunPlan):
+    """A matrix planned over a fleet; a cell has a reason only if no site can run it."""
+
+    fleet: Fleet
+    lock: Path | None
+    checked: FleetCheck
+    plans: Mapping[SlotKind, Plan]
+    """Kind of GPU → the plan for what its nodes have."""
+
+    where = "at any site"
+
+    @property
+    def engine(self) -> str:
+        """The sandboxes of the sites."""
+        return ", ".join(sorted({site.sandbox for site in self.fleet.sites}))
+
+    @property
+    def devices(self) -> list[str]:
+        """The names of the devices that the nodes have."""
+        return sorted({gpu.name for report in self.checked.reports.values() for gpu in report.inventory.gpus})
+
+    def place_lines(self) -> tuple[str, ...]:
+        """Return one line for each place."""
+        return self.checked.lines()
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield the selected cells, first those that a site can run."""
+        cells = (*self._placed.runnable, *self._placed.skipped)
+        return iter(cells) if self.part is None else shard(cells, *self.part)
+
+    @cached_property
+    def _placed(self) -> PlacedCells:
+        return place({slot: filter(self.wanted, plan.cells()) for slot, plan in self.plans.items()})
+
+    @property
+    def order(self) -> FleetOrder:
+        """What a run over the fleet has beyond any other run."""
+        return FleetOrder(
+            fleet=self.fleet,
+            matrix=self.matrix.path,
+            lock=self.lock,
+            slots=self._placed.slots,
+            reports=self.checked.reports,
+        )
+
+
+def load_fleet(path: str | Path) -> Fleet:
+    """Read and check a fleet file.
+
+    Raises:
+        ConfigError: The file has faults; the error names all of them with line and column.
+    """
+    return _load_fleet(Path(path), {name: engine.check_options for name, engine in ENGINES.usable().items()}, SANDBOXES)
+
+
+def check_fleet_options(*, sandbox: str = AUTO, **switches: bool) -> None:
+    """Refuse options that say something about this host where a fleet runs the cells.
+
+    Args:
+        sandbox: A sandbox asked for; the sites name their own.
+        switches: Name of an option → whether it was given.
+
+    Raises:
+        UsageError: One was given.
+    """
+    given = ["--sandbox"] if sandbox != AUTO else []
+    given += [f"--{name.replace('_', '-')}" for name, is_given in switches.items() if is_given]
+    if given:
+        what = f"{given[0]} is about this host, and --fleet runs nothing here"
+        raise UsageError(what, next_step="leave one of them out; the fleet file names each site's sandbox")
+
+
+def plan_fleet(
+    matrix: Matrix,
+    fleet: Fleet | str | Path,
+    results: str | Path = "results",
+    *,
+    lock: str | Path | None = None,
+    filters: Sequence[str] = (),
+    shard: str | None = None,
+) -> FleetPlan:
+    """Plan a matrix for what the nodes of a fleet have; a job on each kind of GPU is asked, unless it was before.
+
+    Args:
+        matrix: The matrix.
+        fleet: A loaded fleet or its file.
+        results: Where records go; reports of nodes are kept for them.
+        lock: The images lock; the matrix's own by default.
+        filters: As for :func:`kernel_matrix.make_plan`.
+        shard: As for :func:`kernel_matrix.make_plan`.
+
+    Raises:
+        ConfigError: The fleet file has faults.
+        UsageError: A filter or the shard is not usable.
+        InfrastructureError: No site has a node that can run anything, or one has another version of what measures.
+    """
+    wanted, part = parse_filter(filters), parse_shard(shard) if shard is not None else None
+    loaded = fleet if isinstance(fleet, Fleet) else load_fleet(fleet)
+    pinned = None if lock is None else Path(lock).resolve()
+    selection = load_selection(matrix)
+    checked = check_fleet(loaded, matrix, results, lock=pinned, refresh=False)
+    if not checked.reports:
+        what = "no site of the fleet can run anything:" + "".join(f"\n  {k}: {v}" for k, v in checked.faults.items())
+        raise InfrastructureError(what, next_step="kernel-matrix fleet check says what to do about each")
+    check_versions(checked.reports)
+    plans = {slot: make_plan(matrix, selection, report.inventory) for slot, report in checked.reports.items()}
+    return FleetPlan(
+        plan=next(iter(plans.values())),
+        host=survey(matrix, sandbox="process"),
+        wanted=wanted,
+        part=part,
+        fleet=loaded,
+        lock=pinned,
+        checked=checked,
+        plans=plans,
+    )
+
+
+def check_fleet(
+    fleet: Fleet,
+    matrix: Matrix,
+    results: str | Path = "results",
+    *,
+    lock: str | Path | None = None,
+    refresh: bool = True,
+) -> FleetCheck:
+    """Let a job on each kind of GPU describe its node, with the images that ``matrix`` needs.
+
+    Args:
+        fleet: The fleet.
+        matrix: The matrix that is to run.
+        results: Where its records go; a later run takes the reports from there.
+        lock: The images lock; the matrix's own by default.
+        refresh: Ask again where a report is there already.
+    """
+    prefix = job_prefix(Path(results) / matrix.name)
+    reports: dict[SlotKind, NodeReport] = {}
+    faults: dict[str, str] = {}
+    for site in fleet.sites:
+        order = _order(matrix, lock) | {"sandbox": site.sandbox, "engine": site.engine}
+        try:
+            session = ENGINES.load(site.engine).open_session(site, prefix)
+            found = ask_nodes(site, session, prefix=prefix, order=order, limit_s=_CHECK_LIMIT_S, refresh=refresh)
+        except (EngineError, OSError) as error:
+            faults[site.name] = str(error)
+            continue
+        for slot, report in found.items():
+            if isinstance(report, str):
+                faults[f"{slot.site}/{slot.resource}"] = report
+            else:
+                reports[slot] = report
+    return FleetCheck(reports=reports, faults=faults)
+
+
+def _order(matrix: Matrix, lock: str | Path | None) -> dict[str, Any]:
+    """Return what reports of nodes depend on, besides the site."""
+    pinned = matrix.lock_path if lock is None else Path(lock).resolve()
+    files = [path.read_bytes() for path in (matrix.path, pinned) if path.is_file()]
+    digest = hashlib.sha256(b"\0".join((__version__.encode(), *files))).hexdigest()
+    return {"matrix": str(matrix.path), "digest": digest, **({} if lock is None else {"lock": str(pinned)})}
