@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -14,13 +14,17 @@ from kernel_matrix.errors import InfrastructureError, UsageError
 from kernel_matrix.executors.engines import ENGINES, EngineError
 from kernel_matrix.executors.fleet.fleet_run import FleetOrder, job_prefix
 from kernel_matrix.executors.fleet.node_report import NodeReport, ask_nodes, check_versions
+from kernel_matrix.executors.fleet.site_run import chunk_order
+from kernel_matrix.executors.fleet.trial import run_trials
 from kernel_matrix.fleet import Fleet
 from kernel_matrix.fleet.chunks import SlotKind
 from kernel_matrix.fleet.fleet_file import load_fleet as _load_fleet
-from kernel_matrix.fleet.placement import PlacedCells, place
+from kernel_matrix.fleet.placement import PlacedCells, place, placed_cell
 from kernel_matrix.hosts.survey import AUTO, survey
 from kernel_matrix.matrix import Matrix
+from kernel_matrix.model.enums import Status
 from kernel_matrix.plan import Cell, Plan, load_selection, make_plan, parse_filter, parse_shard, shard
+from kernel_matrix.results.record import Record
 from kernel_matrix.sandboxes import SANDBOXES
 from kernel_matrix.version import __version__
 
@@ -37,11 +41,13 @@ class FleetCheck:
     reports: Mapping[SlotKind, NodeReport]
     faults: Mapping[str, str]
     """Site, or site and GPU model → why nothing runs there."""
+    trials: Mapping[SlotKind, Record] = field(default_factory=dict)
+    """Records of the cells that a check has run."""
 
     def lines(self) -> tuple[str, ...]:
         """Return one line for each place."""
         reported = (
-            f"{slot.site}/{slot.resource}: {report.devices}, sandbox {report.inventory.sandbox}, on {report.hostname}"
+            f"{slot}: {report.devices}, sandbox {report.inventory.sandbox}, on {report.hostname}"
             for slot, report in self.reports.items()
         )
         return (*reported, *(f"{place}: nothing runs there: {why}" for place, why in self.faults.items()))
@@ -148,7 +154,7 @@ def plan_fleet(
     loaded = fleet if isinstance(fleet, Fleet) else load_fleet(fleet)
     pinned = None if lock is None else Path(lock).resolve()
     selection = load_selection(matrix)
-    checked = check_fleet(loaded, matrix, results, lock=pinned, refresh=False)
+    checked = _ask_sites(loaded, matrix, results, pinned, refresh=False)
     if not checked.reports:
         what = "no site of the fleet can run anything:" + "".join(f"\n  {k}: {v}" for k, v in checked.faults.items())
         raise InfrastructureError(what, next_step="kernel-matrix fleet check says what to do about each")
@@ -167,22 +173,52 @@ def plan_fleet(
 
 
 def check_fleet(
-    fleet: Fleet,
-    matrix: Matrix,
-    results: str | Path = "results",
-    *,
-    lock: str | Path | None = None,
-    refresh: bool = True,
+    fleet: Fleet, matrix: Matrix, results: str | Path = "results", *, lock: str | Path | None = None
 ) -> FleetCheck:
-    """Let a job on each kind of GPU describe its node, with the images that ``matrix`` needs.
+    """Let a job on each kind of GPU describe its node, then run one cell of ``matrix`` there, as a run would.
 
     Args:
         fleet: The fleet.
         matrix: The matrix that is to run.
-        results: Where its records go; a later run takes the reports from there.
+        results: Where its records go; a later run takes the reports from there. The records of this check go nowhere.
         lock: The images lock; the matrix's own by default.
-        refresh: Ask again where a report is there already.
     """
+    checked = _ask_sites(fleet, matrix, results, lock, refresh=True)
+    faults, trials = dict(checked.faults), {}
+    selection = load_selection(matrix)
+    for site in fleet.sites:
+        reports = {slot: report for slot, report in checked.reports.items() if slot.site == site.name}
+        cells = {slot: _trial_cell(make_plan(matrix, selection, report.inventory)) for slot, report in reports.items()}
+        prefix = job_prefix(Path(results) / matrix.name)
+        found = run_trials(
+            site,
+            ENGINES.load(site.engine).open_session(site, prefix),
+            {slot: placed_cell(cell, frozenset((slot,))) for slot, cell in cells.items() if cell is not None},
+            prefix=prefix,
+            order=chunk_order(site, matrix.path, None if lock is None else Path(lock).resolve()),
+            limit_s=_CHECK_LIMIT_S,
+        )
+        for slot, record in found.items():
+            if isinstance(record, str):
+                faults[str(slot)] = record
+            else:
+                trials[slot] = record
+    return FleetCheck(reports=checked.reports, faults=faults, trials=trials)
+
+
+def _trial_cell(plan: Plan) -> Cell | None:
+    """Return the cell that proves most and takes least: one that should pass, if there is one."""
+    return min(
+        plan.runnable(),
+        key=lambda cell: (cell.candidate.expect not in (None, Status.PASSED), cell.expected_s),
+        default=None,
+    )
+
+
+def _ask_sites(
+    fleet: Fleet, matrix: Matrix, results: str | Path, lock: str | Path | None, *, refresh: bool
+) -> FleetCheck:
+    """Return what nodes have; ask again where a report is there already if ``refresh``."""
     prefix = job_prefix(Path(results) / matrix.name)
     reports: dict[SlotKind, NodeReport] = {}
     faults: dict[str, str] = {}
@@ -196,7 +232,7 @@ def check_fleet(
             continue
         for slot, report in found.items():
             if isinstance(report, str):
-                faults[f"{slot.site}/{slot.resource}"] = report
+                faults[str(slot)] = report
             else:
                 reports[slot] = report
     return FleetCheck(reports=reports, faults=faults)

@@ -29,7 +29,7 @@ from kernel_matrix.errors import (
 )
 from kernel_matrix.executors import EXECUTORS, CellRun
 from kernel_matrix.executors.engines import ENGINES
-from kernel_matrix.executors.events import EventKind, RunEvent
+from kernel_matrix.executors.events import EventKind, RunEvent, RunMessage
 from kernel_matrix.executors.fleet.fleet_run import FleetOrder, FleetRun, FleetSites
 from kernel_matrix.executors.local import Rerun, cells_to_run
 from kernel_matrix.executors.run_policy import RunPolicy
@@ -39,7 +39,7 @@ from kernel_matrix.lease import ResetState
 from kernel_matrix.lease.repair import NOT_REPAIRED, sweep_gpus
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.model.enums import Fault, Status, fault_of
-from kernel_matrix.model.instants import utc_now
+from kernel_matrix.model.instants import parse_instant, utc_now
 from kernel_matrix.nightly.deadline import next_time, on_monotonic_clock
 from kernel_matrix.plan import Cell
 from kernel_matrix.results.descriptions import printable
@@ -94,17 +94,6 @@ class RunStarted:
     """Selected cells that cannot run here, each with its reason."""
     places: Sequence[str] = ()
     """Lines that describe the places of a fleet; empty for a run on this host."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunMessage:
-    """A line for people."""
-
-    text: str
-    is_error: bool = False
-    """True: this machine is not in the state it should be in."""
-    is_warning: bool = False
-    """True: less runs than the matrix asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +153,8 @@ class CellFile:
     lock: Path | None = None
     engine: str = ""
     """The engine of a fleet that started this process: it says which GPUs are this process's to use."""
+    deadline: str = ""
+    """A UTC instant: no cell is begun that is expected to end later."""
 
     @staticmethod
     def read(path: Path) -> CellFile:
@@ -176,8 +167,9 @@ class CellFile:
             document = dict(read_object(path, max_bytes=_MOST_CELL_FILE_BYTES, follow_links=True))
             ids = document.pop("cell_ids") if "cell_ids" in document else [document.pop("cell_id")]
             spec = CellFile(**document, cell_ids=tuple(ids))
+            on_monotonic_clock(parse_instant(spec.deadline or utc_now()))
         except (ValueError, TypeError, KeyError) as error:
-            form = '{"matrix": "matrix.toml", "cell_ids": ["…"]}, and perhaps "sandbox", "lock" and "engine"'
+            form = '{"matrix": "matrix.toml", "cell_ids": ["…"]}, and perhaps "sandbox", "lock", "engine" or "deadline"'
             raise UsageError(f"{path} is not a specification of cells: {error}", next_step=f"write {form}") from None
         if not all(isinstance(value, str) for value in (*document.values(), *ids)):
             raise UsageError(f"{path}: every value must be text")
@@ -248,6 +240,7 @@ def selected_cells(plan: RunPlan, *, command: Sequence[str], executor: str = "lo
         executor=executor,
         order=plan.order if isinstance(plan, FleetPlan) else None,
         places=plan.place_lines() if isinstance(plan, FleetPlan) else (),
+        engine=plan.engine,
     )
 
 
@@ -289,7 +282,10 @@ def run_cell_file(
         mine = ENGINES.load(spec.engine).allocated(host.inventory.gpus)
         host = replace(host, inventory=replace(host.inventory, gpus=mine))
     cells = _named_cells(path, spec, matrix, host)
-    policy = RunPolicy(run_id=new_run_id(), withdrawn=partial(_read_withdrawn, Path(out) / WITHDRAWN_FILE))
+    deadline = on_monotonic_clock(parse_instant(spec.deadline)) if spec.deadline else None
+    policy = RunPolicy(
+        run_id=new_run_id(), deadline=deadline, withdrawn=partial(_read_withdrawn, Path(out) / WITHDRAWN_FILE)
+    )
     return CellSelection(matrix=matrix, host=host, runnable=cells, command=command).run(
         Path(out), policy=policy, listener=listener
     )
@@ -335,6 +331,8 @@ class CellSelection:
     order: FleetOrder | None = None
     """Set: the cells run over a fleet, and ``host`` is only where the run is led from."""
     places: Sequence[str] = ()
+    engine: str = ""
+    """The sandboxes of the sites of a fleet; empty: the host's own."""
 
     def run(
         self,
@@ -391,7 +389,7 @@ class CellSelection:
             matrix_path=os.path.relpath(self.matrix.path),
             argv=tuple(self.command),
             version=__version__,
-            engine=self.host.sandbox.name,
+            engine=self.engine or self.host.sandbox.name,
             host=RunHost(
                 hostname=identity.hostname,
                 machine=identity.machine,
@@ -453,7 +451,8 @@ def _report_events(running: CellRun, tell: Listener) -> None:
 
 
 def _ended(info: RunInfo, running: CellRun) -> RunInfo:
-    return replace(info, ended_at=utc_now(), counts=dict(running.counts), interrupted=running.left > 0)
+    info = replace(info, ended_at=utc_now(), counts=dict(running.counts), interrupted=running.left > 0)
+    return replace(info, clocks_ahead_s=running.clocks_ahead_s) if isinstance(running, FleetRun) else info
 
 
 def _ignore(_: RunProgress) -> None:

@@ -13,6 +13,7 @@ from kernel_matrix.cli.table_options import TableOptions, table_verb
 
 if TYPE_CHECKING:
     from kernel_matrix.api.fleet import FleetCheck
+    from kernel_matrix.api.run_cells import Record
 
 _File = Annotated[Path, typer.Argument(metavar="[FLEET]", help="The fleet file; -: standard input.")]
 _Matrix = Annotated[Path, typer.Option("--matrix", metavar="FILE", help="The matrix that runs there.")]
@@ -42,7 +43,7 @@ def check(
     lock: Lock = None,
     json: Json = False,
 ) -> None:
-    """Let a job on each kind of GPU say what its node has. Exit code 4 when one cannot run cells."""
+    """Run one cell on each kind of GPU, as a run would. Exit code 4 when one cannot run cells."""
     from kernel_matrix.api.fleet import check_fleet, load_fleet
     from kernel_matrix.api.plan import load_matrix
     from kernel_matrix.cli.output import print_json, write_line
@@ -120,6 +121,7 @@ def _document(checked: FleetCheck) -> dict[str, Any]:
                 "sandbox": report.inventory.sandbox,
                 "images": dict(report.inventory.images),
                 "clocks_reason": report.inventory.clocks_reason,
+                "trial": _trial_document(checked.trials.get(slot)),
             }
             for slot, report in checked.reports.items()
         ],
@@ -127,14 +129,28 @@ def _document(checked: FleetCheck) -> dict[str, Any]:
     }
 
 
+def _trial_document(record: Record | None) -> dict[str, Any] | None:
+    from kernel_matrix.cli.run_conditions import conditions_document
+
+    if record is None:
+        return None
+    found = {"candidate": record.cell.candidate, "status": record.outcome.status.value}
+    return found | {"message": record.outcome.evidence.message, **conditions_document(record)}
+
+
 def _lines(checked: FleetCheck) -> list[str]:
+    from kernel_matrix.cli.progress import verdict_line
+    from kernel_matrix.cli.run_conditions import conditions_line
+
     lines = []
     for slot, report in checked.reports.items():
-        devices = ", ".join(gpu.name for gpu in report.inventory.gpus) or "no device"
-        lines.append(f"ok    {slot.site}/{slot.resource}: {devices} on {report.hostname}")
+        lines.append(f"ok    {slot}: {report.devices} on {report.hostname}")
         lines += [
             f"      toolchain {toolchain}: {why or 'can run'}" for toolchain, why in report.inventory.images.items()
         ]
+        if slot in checked.trials:
+            record = checked.trials[slot]
+            lines.append(f"      {record.cell.candidate}: {verdict_line(record)}{conditions_line(record)}")
         if report.inventory.clocks_reason:
             lines.append(f"      clocks will not be locked: {report.inventory.clocks_reason}")
     return [*lines, *(f"fail  {place}: {why}" for place, why in checked.faults.items())]

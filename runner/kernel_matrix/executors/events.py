@@ -42,3 +42,14 @@ class RunEvent:
     """UUID of the device, or name of a lane without one."""
     record: Record | None = None
     text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunMessage:
+    """A line for people."""
+
+    text: str
+    is_error: bool = False
+    """True: a machine is not in the state it should be in."""
+    is_warning: bool = False
+    """True: less runs than was asked for, or what runs is worth less."""

@@ -12,7 +12,10 @@ class SlotKind:
 
     site: str
     resource: str
-    """Name of the GPU model at that engine, such as ``h200``; empty for CPUs."""
+    """Name of the GPU model at that engine, such as ``h200``; ``cpu`` for CPUs."""
+
+    def __str__(self) -> str:
+        return f"{self.site}/{self.resource}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +45,8 @@ class Chunk:
     def expected_s(self) -> float:
         """Expected time of its cells, seconds."""
         return sum(cell.expected_s for cell in self.cells)
+
+    @property
+    def shortest_s(self) -> float:
+        """Expected time of its shortest cell, seconds."""
+        return min((cell.expected_s for cell in self.cells), default=0.0)

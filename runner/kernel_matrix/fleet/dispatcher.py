@@ -8,6 +8,7 @@ C-36, 1987). When nothing is left to take, a free GPU takes over cells that a sl
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ class Dispatcher:
         self._losses: Counter[str] = Counter()
         self.given_up: list[PlacedCell] = []
         """Cells at which too many chunks were lost; nothing tries them again."""
+        self.too_late: list[PlacedCell] = []
+        """Cells that no chunk could end before the deadline; nothing tries them again."""
 
     @property
     def is_done(self) -> bool:
@@ -55,15 +58,22 @@ class Dispatcher:
         """Return whether a cell waits that GPUs of one of ``slots`` can run."""
         return any(lot.families and not lot.slots.isdisjoint(slots) for lot in self._lots.values())
 
-    def take(self, slot: SlotKind) -> Chunk | None:
-        """Return a chunk for a free GPU of ``slot``; None if there is nothing for it now."""
-        waiting = [lot for lot in self._lots.values() if slot in lot.slots and lot.families]
-        if not waiting:
-            return self._take_over(slot)
+    def take(self, slot: SlotKind, *, room_s: float = math.inf) -> Chunk | None:
+        """Return a chunk for a free GPU of ``slot``; None if there is nothing for it now.
+
+        Args:
+            slot: The GPU's kind.
+            room_s: Time until the deadline, seconds; cells that are expected to take longer are given up.
+        """
         # What few GPUs can run comes first: the others have more to choose from.
-        lot = min(waiting, key=lambda one: (self._units_for(one.slots), -one.left_s))
-        share_s = lot.left_s / (2 * self._units_for(lot.slots))
-        return self._begun(slot, lot.take(min(LONGEST_CHUNK_S, max(SHORTEST_CHUNK_S, share_s))))
+        while waiting := [lot for lot in self._lots.values() if slot in lot.slots and lot.families]:
+            lot = min(waiting, key=lambda one: (self._units_for(one.slots), -one.left_s))
+            share_s = lot.left_s / (2 * self._units_for(lot.slots))
+            taken, too_late = lot.take(min(LONGEST_CHUNK_S, max(SHORTEST_CHUNK_S, share_s)), room_s)
+            self.too_late += too_late
+            if taken:
+                return self._begun(slot, taken)
+        return self._take_over(slot, room_s)
 
     def resume(self, name: str, slot: SlotKind) -> Chunk:
         """Return the chunk of an earlier run, with those of its cells that still have no record."""
@@ -120,7 +130,7 @@ class Dispatcher:
         self._holder.update((cell.id, chunk.number) for cell in cells)
         return chunk
 
-    def _take_over(self, slot: SlotKind) -> Chunk | None:
+    def _take_over(self, slot: SlotKind, room_s: float) -> Chunk | None:
         """Return the later half of what the chunk with the most left has not begun."""
         slowest = max(
             (one for one in self._running.values() if one.left and slot in next(iter(one.left.values())).slots),
@@ -130,7 +140,7 @@ class Dispatcher:
         if slowest is None or slowest.left_s < 2 * SHORTEST_CHUNK_S:
             return None
         taken: list[PlacedCell] = []
-        room_s = slowest.left_s / 2
+        room_s = min(room_s, slowest.left_s / 2)
         for cell in list(slowest.left.values())[:0:-1]:  # the first one is being measured
             room_s -= cell.expected_s
             if room_s < 0:
@@ -173,17 +183,26 @@ class _Lot:
         self.families.appendleft(deque(family))
         self.left_s += sum(cell.expected_s for cell in family)
 
-    def take(self, size_s: float) -> list[PlacedCell]:
-        """Remove and return cells of about ``size_s`` seconds, at least one."""
+    def take(self, size_s: float, room_s: float) -> tuple[list[PlacedCell], list[PlacedCell]]:
+        """Remove and return cells of about ``size_s`` seconds, and those met that take longer than ``room_s``."""
         taken: list[PlacedCell] = []
+        too_late: list[PlacedCell] = []
+        left_s = room_s
         while self.families and size_s > 0:
-            cell = self.families[0].popleft()
-            taken.append(cell)
-            size_s -= cell.expected_s
+            cell = self.families[0][0]
+            is_too_late = cell.expected_s > room_s
+            if cell.expected_s > left_s and not is_too_late:
+                break
+            self.families[0].popleft()
             self.left_s -= cell.expected_s
             if not self.families[0]:
                 self.families.popleft()
-        return taken
+            if is_too_late:
+                too_late.append(cell)
+                continue
+            taken.append(cell)
+            size_s, left_s = size_s - cell.expected_s, left_s - cell.expected_s
+        return taken, too_late
 
 
 _LotKey = tuple[tuple[str, str], frozenset[SlotKind]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kernel_matrix.fleet.chunks import SlotKind
+from kernel_matrix.fleet.chunks import PlacedCell, SlotKind
 from kernel_matrix.plan import Cell, SkipReason
 
 _ORDER = {reason: place for place, reason in enumerate(SkipReason)}
@@ -20,6 +20,17 @@ class PlacedCells:
     """Cell id → where it can run."""
     skipped: tuple[Cell, ...]
     """Cells that no kind of GPU can run, each with the reason of the one that comes nearest to running it."""
+
+
+def placed_cell(cell: Cell, slots: frozenset[SlotKind]) -> PlacedCell:
+    """Return what the dispatcher knows of ``cell``, which can run on ``slots``."""
+    return PlacedCell(
+        id=cell.id,
+        expected_s=cell.expected_s,
+        kind=(cell.gpu.name, cell.toolchain.name),
+        family=(cell.problem.id, cell.dtype.value),
+        slots=slots,
+    )
 
 
 def place(cells_of: Mapping[SlotKind, Iterable[Cell]]) -> PlacedCells:

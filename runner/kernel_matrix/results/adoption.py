@@ -8,8 +8,13 @@ from pathlib import Path
 from kernel_matrix.errors import StoreError
 from kernel_matrix.results.reading import Document, RecordRefusedError, Rejection, read_record, try_record
 from kernel_matrix.results.record import Record, record_from_json
+from kernel_matrix.results.record_files import read_runs
 from kernel_matrix.results.store import RecordStore
 from kernel_matrix.results.trace import TelemetryTrace, read_trace_document, trace_name
+
+
+class NotAdoptedError(StoreError):
+    """The file is no record that can be taken; the store is as it was."""
 
 
 def adopt(store: RecordStore, path: Path) -> Record | None:
@@ -24,7 +29,8 @@ def adopt(store: RecordStore, path: Path) -> Record | None:
         The record as it is in ``store``; None if it is there already.
 
     Raises:
-        StoreError: It or its trace is refused, or ``store`` cannot be written.
+        NotAdoptedError: It or its trace is refused.
+        StoreError: ``store`` cannot be written.
     """
     try:
         document = read_record(path)
@@ -34,10 +40,24 @@ def adopt(store: RecordStore, path: Path) -> Record | None:
         record, trace = record_from_json(document), _trace_of(path, document)
     except (RecordRefusedError, ValueError) as error:
         what = f"{path} is refused: {error}"
-        raise StoreError(what, next_step="its cell runs again; look at the log beside it") from None
+        raise NotAdoptedError(what, next_step="its cell runs again; look at the log beside it") from None
     record = _numbered(record, store.next_attempt(record.cell_id))
     store.save(record, trace)
     return record
+
+
+def adopt_run(store: RecordStore, path: Path) -> None:
+    """Copy a run's own file into ``store``, unless it is no such file or another run has its name there.
+
+    Raises:
+        StoreError: ``store`` cannot be written.
+    """
+    found, _ = read_runs([str(path)])
+    for run_id, run in found.items():
+        earlier, _ = read_runs([str(store.runs / f"{run_id}.json")])
+        begins = {(one["host"]["machine"], one["started_at"]) for one in (run, *earlier.values())}
+        if len(begins) == 1 and [run] != list(earlier.values()):
+            store.save_run_document(run)
 
 
 def _origin(document: Document) -> tuple[str, str, str]:

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from kernel_matrix.model.enums import Status
-from kernel_matrix.model.fields import Column, Count, Digest, Fragment, Instant, Items, Length, Name, RunId, Small
+from kernel_matrix.model.fields import (
+    LATER,
+    Column,
+    Count,
+    Digest,
+    Fragment,
+    Instant,
+    Items,
+    Length,
+    Name,
+    RunId,
+    Signed,
+    Small,
+)
 from kernel_matrix.model.messages import SCHEMA_VERSION, to_json
 
 
@@ -47,6 +60,8 @@ class RunInfo:
     """Status → number of attempts that ended so."""
     interrupted: bool
     """Stopped by a signal, a deadline or ``--fail-fast`` before all planned cells ran."""
+    clocks_ahead_s: Annotated[Mapping[Name, Signed], LATER] = field(default_factory=dict)
+    """Node of a fleet whose clock differs from this machine's → by how many seconds, at least, it is ahead."""
     schema_version: Annotated[int, Fragment(const=SCHEMA_VERSION)] = SCHEMA_VERSION
 
 

@@ -109,11 +109,16 @@ class RecordStore:
         Raises:
             StoreError: It breaks its schema or cannot be written.
         """
+        return self.save_run_document(run_to_json(info))
+
+    def save_run_document(self, document: Document) -> Path:
+        """Write a run's JSON object as :meth:`save_run` does."""
+        run_id = document["run_id"]
         try:
-            data = _serialise("run", run_to_json(info))
+            data = _serialise("run", document)
         except (RecordRefusedError, ValueError) as error:
-            raise _cannot_be_written(f"run {info.run_id}", error) from None
-        path = self.runs / f"{info.run_id}.json"
+            raise _cannot_be_written(f"run {run_id}", error) from None
+        path = self.runs / f"{run_id}.json"
         replace_document(path, data)
         return path
 

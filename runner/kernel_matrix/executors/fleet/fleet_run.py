@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import time
 from collections import Counter
@@ -10,28 +11,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
+from kernel_matrix.errors import InfrastructureError, StoreError
 from kernel_matrix.executors.engines import ENGINES, EngineError
-from kernel_matrix.executors.events import EventKind, RunEvent
+from kernel_matrix.executors.events import EventKind, RunEvent, RunMessage
 from kernel_matrix.executors.fleet.node_report import NodeReport
-from kernel_matrix.executors.fleet.site_run import ActiveChunk, LeftChunk, SiteRun
+from kernel_matrix.executors.fleet.site_run import ActiveChunk, LeftChunk, SiteRun, chunk_order
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.fleet import Fleet, Site
-from kernel_matrix.fleet.chunks import PlacedCell, SlotKind
-from kernel_matrix.fleet.dispatcher import Dispatcher
+from kernel_matrix.fleet.chunks import SlotKind
+from kernel_matrix.fleet.dispatcher import MOST_LOSSES, Dispatcher
+from kernel_matrix.fleet.placement import placed_cell
 from kernel_matrix.hosts.survey import Conditions, conditions
 from kernel_matrix.inside.atomic_write import replace_file
-from kernel_matrix.model.enums import Status
+from kernel_matrix.model.enums import Fault, Status
 from kernel_matrix.plan import Cell
 from kernel_matrix.results.record import Record
 from kernel_matrix.results.store import RecordStore
 
+_T = TypeVar("_T")
 _STORE_FILE: Final = "fleet.json"
 _LOOK_EVERY_S: Final = 1.0
 """Between two looks at all sites; a look costs two commands per site."""
 _MOST_FRUITLESS: Final = 3
 """Chunks in a row without a record until their kind of GPU is closed: something is wrong there, whatever is sent."""
+_CAPACITY_EVERY_S: Final = 60.0
+"""Between two questions what the sites have; nodes come and go within minutes."""
 _PARTING_S: Final = 90.0
 """How long a cancelled job may take to end: its runner has a minute to give the GPU back."""
 
@@ -70,6 +76,12 @@ def job_prefix(store: Path) -> str:
         return prefix
 
 
+def drained(found: list[_T]) -> list[_T]:
+    """Return what a list holds, and empty it."""
+    held, found[:] = found[:], []
+    return held
+
+
 class FleetSites:
     """The sites of a fleet, for one store of results.
 
@@ -80,22 +92,18 @@ class FleetSites:
 
     def __init__(self, order: FleetOrder, store: RecordStore) -> None:
         self.order = order
-        self.troubles: dict[str, str] = {}
-        """Site → what its engine said last, while it does not answer."""
         self.left: dict[tuple[str, str], LeftChunk] = {}
         """Site and name → a chunk of an earlier run whose job goes on."""
+        self._troubles: dict[str, str] = {}
+        """Site → what its engine said last, while it does not answer."""
+        self._news: list[RunMessage] = []
         self._store = store
         self._prefix = job_prefix(store.root)
         self.runs = {site.name: self._open(site) for site in order.fleet.sites}
 
     def _open(self, site: Site) -> SiteRun:
         session = ENGINES.load(site.engine).open_session(site, self._prefix)
-        order = {
-            "matrix": str(self.order.matrix),
-            "sandbox": site.sandbox,
-            "engine": site.engine,
-            **({} if self.order.lock is None else {"lock": str(self.order.lock)}),
-        }
+        order = chunk_order(site, self.order.matrix, self.order.lock)
         return SiteRun(site, session, prefix=self._prefix, order=order, home=self._store)
 
     def recover(self) -> None:
@@ -107,7 +115,7 @@ class FleetSites:
             try:
                 _, going_on = site.recover()
             except EngineError as error:  # noqa: PERF203  # one silent site must not stop the others
-                self.complain(site, error.what)
+                self.complain(site, str(error))
             else:
                 self.left |= {(site.site.name, name): chunk for name, chunk in going_on.items()}
 
@@ -124,17 +132,26 @@ class FleetSites:
                 found |= site.capacity()
             except EngineError as error:  # noqa: PERF203  # one silent site must not stop the others
                 silent.append(error)
-                self.complain(site, error.what)
+                self.complain(site, str(error))
         if not found and silent:
             raise silent[0]
         return found
 
     def complain(self, site: SiteRun, what: str) -> None:
         """Keep what an engine says while it does not answer; empty if it does."""
+        name = site.site.name
+        if what and self._troubles.get(name) != what:
+            self._news.append(RunMessage(text=f"{what}\nit is asked again until it answers", is_warning=True))
+        elif not what and name in self._troubles:
+            self._news.append(RunMessage(text=f"site {name} answers again"))
         if what:
-            self.troubles[site.site.name] = what
+            self._troubles[name] = what
         else:
-            self.troubles.pop(site.site.name, None)
+            self._troubles.pop(name, None)
+
+    def news(self) -> list[RunMessage]:
+        """Return what is new about sites that do not answer."""
+        return drained(self._news)
 
 
 class FleetRun:
@@ -142,28 +159,46 @@ class FleetRun:
 
     def __init__(self, cells: Sequence[Cell], sites: FleetSites, policy: RunPolicy) -> None:
         self.planned = len(cells)
-        self.counts: Counter[Status] = Counter()
-        self.quarantined: Mapping[str, str] = {}
-        self.closed: dict[SlotKind, str] = {}
-        """Kind of GPU → why nothing more is sent there."""
+        self.quarantined: dict[str, str] = {}
+        """Site and GPU model → why nothing more is sent there."""
         self._cells = {cell.id: cell for cell in cells}
+        self._statuses: dict[str, Status] = {}
+        """Cell id → how it ended, by its last attempt."""
+        self._undecided: dict[str, tuple[ActiveChunk, Record]] = {}
+        """Cell id → an attempt that its node may repeat."""
         self._fleet = sites
         self._sites = sites.runs
         self._policy = policy
-        self._capacity: Mapping[SlotKind, int] = {}
+        self._capacity: dict[SlotKind, int] = {}
+        self._capacity_asked_s = 0.0
         self._fruitless: Counter[SlotKind] = Counter()
+        self._is_stopped = False
+        self._put_off = 0
+        """Cells that the deadline has kept from running."""
+        self._failures: list[str] = []
+        """Why cells could not be run."""
+
+    @property
+    def counts(self) -> Counter[Status]:
+        """Status → cells that ended so."""
+        return Counter(self._statuses.values())
+
+    @property
+    def clocks_ahead_s(self) -> dict[str, float]:
+        """Node whose clock differs from this machine's → by how many seconds, at least, it is ahead."""
+        return {node: ahead_s for site in self._sites.values() for node, ahead_s in site.clocks_ahead_s.items()}
 
     @property
     def left(self) -> int:
         """Number of cells that have not ended."""
-        return self.planned - sum(self.counts.values())
+        return self.planned - len(self._statuses)
 
     @contextmanager
-    def running(self) -> Iterator[Iterator[RunEvent]]:
+    def running(self) -> Iterator[Iterator[RunEvent | RunMessage]]:
         """Run the cells and yield the events; on leaving, every job is ended and what it measured comes home.
 
         Raises:
-            EngineError: No site answers; raised by the iterator.
+            InfrastructureError: No site answers, or cells were given up; raised by the iterator.
             StoreError: A record could not be written; raised by the iterator.
         """
         try:
@@ -171,86 +206,150 @@ class FleetRun:
         finally:
             self._part()
 
-    def _events(self) -> Iterator[RunEvent]:
+    def _events(self) -> Iterator[RunEvent | RunMessage]:
         self._capacity = self._fleet.ask_capacity()
+        self._capacity_asked_s = time.monotonic()
         dispatcher = self._dispatcher()
-        while not dispatcher.is_done and self._can_go_on(dispatcher):
+        while not dispatcher.is_done and not self._is_stopped and self._can_go_on(dispatcher):
             for site in self._sites.values():
                 yield from self._look(site, dispatcher)
+            self._ask_capacity_again()
             self._submit(dispatcher)
+            for cell in drained(dispatcher.too_late):
+                self._put_off += 1
+                full = self._cells[cell.id]
+                why = self._policy.why_skipped(full) or "no chunk can end it before the deadline"
+                yield RunEvent(happening=EventKind.CELL_SKIPPED, cell=full, text=why)
+            yield from self._fleet.news()
             time.sleep(_LOOK_EVERY_S)
+        self._check_all_tried()
 
     def _dispatcher(self) -> Dispatcher:
         held = {id_: name for (_, name), chunk in self._fleet.left.items() for id_ in chunk.cell_ids}
-        dispatcher = Dispatcher(map(self._placed, self._cells.values()), self._capacity, held)
+        slots = self._fleet.order.slots
+        placed = (placed_cell(cell, slots[cell.id]) for cell in self._cells.values())
+        dispatcher = Dispatcher(placed, self._capacity, held)
         for (site, name), chunk in self._fleet.left.items():
             self._sites[site].resume(name, dispatcher.resume(name, SlotKind(site, chunk.resource)))
         return dispatcher
 
-    def _placed(self, cell: Cell) -> PlacedCell:
-        return PlacedCell(
-            id=cell.id,
-            expected_s=cell.expected_s,
-            kind=(cell.gpu.name, cell.toolchain.name),
-            family=(cell.problem.id, cell.dtype.value),
-            slots=self._fleet.order.slots[cell.id],
-        )
-
     def _can_go_on(self, dispatcher: Dispatcher) -> bool:
         """Return False if nothing runs, and what waits can run on closed kinds of GPU only."""
-        return bool(self._running()) or dispatcher.has_work_for(set(self._capacity) - set(self.closed))
+        return bool(self._running()) or dispatcher.has_work_for(self._open_kinds())
+
+    def _open_kinds(self) -> set[SlotKind]:
+        return {slot for slot in self._capacity if str(slot) not in self.quarantined}
 
     def _running(self) -> Counter[SlotKind]:
         return Counter(chunk.slot for site in self._sites.values() for chunk in site.active.values())
 
-    def _look(self, site: SiteRun, dispatcher: Dispatcher) -> Iterator[RunEvent]:
+    def _room_s(self) -> float:
+        return math.inf if self._policy.deadline is None else self._policy.deadline - time.monotonic()
+
+    def _look(self, site: SiteRun, dispatcher: Dispatcher) -> Iterator[RunEvent | RunMessage]:
         """Take home what a site has, and tell the dispatcher."""
         try:
             news = site.look()
         except EngineError as error:
-            self._fleet.complain(site, error.what)
+            self._fleet.complain(site, str(error))
             return
         self._fleet.complain(site, "")
+        yield from (RunMessage(text=text, is_warning=True) for text in news.warnings)
         for chunk, record in news.records:
             self._fruitless[chunk.slot] = 0
-            dispatcher.recorded([record.cell_id])
-            yield from self._ended(record, f"{site.site.name}/{chunk.node}")
+            yield from self._recorded(chunk, record, dispatcher)
         for chunk, is_lost in news.ended:
-            dispatcher.ended(chunk.number, lost=is_lost and chunk.has_begun)
-            self._note_fruit(chunk)
+            yield from self._chunk_ended(chunk, dispatcher, is_lost=is_lost)
 
-    def _ended(self, record: Record, lane: str) -> Iterator[RunEvent]:
+    def _recorded(self, chunk: ActiveChunk, record: Record, dispatcher: Dispatcher) -> Iterator[RunEvent]:
+        """Note an attempt; one that its node may repeat is decided by the next, or by the end of the chunk."""
         cell = self._cells.get(record.cell_id)
         if cell is None:  # of an earlier run, which had other cells
             return
-        self.counts[record.outcome.status] += 1
-        yield RunEvent(happening=EventKind.CELL_ENDED, cell=cell, lane=lane, record=record)
+        if cell.id in self._undecided:
+            before, repeated = self._undecided.pop(cell.id)
+            yield RunEvent(happening=EventKind.CELL_RETRIED, cell=cell, lane=_lane(before), record=repeated)
+        if _may_be_repeated(record):
+            self._undecided[cell.id] = chunk, record
+        else:
+            yield from self._cell_ended(cell, chunk, record, dispatcher)
+
+    def _cell_ended(self, cell: Cell, chunk: ActiveChunk, record: Record, dispatcher: Dispatcher) -> Iterator[RunEvent]:
+        dispatcher.recorded([cell.id])
+        is_known = cell.id in self._statuses
+        self._statuses[cell.id] = record.outcome.status
+        self._is_stopped |= self._policy.fail_fast and record.outcome.fault is not Fault.NONE
+        if not is_known:  # a chunk that was thought lost may record a cell again
+            yield RunEvent(happening=EventKind.CELL_ENDED, cell=cell, lane=_lane(chunk), record=record)
+
+    def _chunk_ended(
+        self, chunk: ActiveChunk, dispatcher: Dispatcher, *, is_lost: bool
+    ) -> Iterator[RunEvent | RunMessage]:
+        for id_, (its_chunk, record) in [*self._undecided.items()]:
+            if its_chunk is chunk:
+                del self._undecided[id_]
+                yield from self._cell_ended(self._cells[id_], chunk, record, dispatcher)
+        dispatcher.ended(chunk.number, lost=is_lost and chunk.has_begun)
+        if is_lost:
+            why = f": {chunk.reason}" if chunk.reason else ""
+            yield RunMessage(
+                text=f"{_lane(chunk)}: a chunk was lost{why}; the rest of it is sent again", is_warning=True
+            )
+        for cell in drained(dispatcher.given_up):
+            full = self._cells[cell.id]
+            why = f"given up: {MOST_LOSSES} chunks were lost at it"
+            self._failures.append(f"{full.candidate.id} {full.dtype.value} {full.gpu.name}: {why}")
+            yield RunEvent(happening=EventKind.CELL_SKIPPED, cell=full, lane=_lane(chunk), text=why)
+        yield from self._note_fruit(chunk)
+
+    def _note_fruit(self, chunk: ActiveChunk) -> Iterator[RunMessage]:
+        """Close a kind of GPU whose chunks end again and again without any record."""
+        if not chunk.has_begun or chunk.shortest_s > self._room_s():
+            return
+        self._fruitless[chunk.slot] += not chunk.seen
+        if self._fruitless[chunk.slot] >= _MOST_FRUITLESS and str(chunk.slot) not in self.quarantined:
+            why = f"{_MOST_FRUITLESS} chunks in a row ended without a record; the last one's output ends so:"
+            self.quarantined[str(chunk.slot)] = f"{why}\n{chunk.log_tail}"
+            self._failures.append(f"{chunk.slot}: {why}\n{chunk.log_tail}")
+            yield RunMessage(text=f"{chunk.slot}: nothing more is sent there: {why}\n{chunk.log_tail}", is_error=True)
+
+    def _ask_capacity_again(self) -> None:
+        """Follow nodes that come and go."""
+        now_s = time.monotonic()
+        if now_s - self._capacity_asked_s < _CAPACITY_EVERY_S:
+            return
+        self._capacity_asked_s = now_s
+        with suppress(EngineError):
+            self._capacity |= self._fleet.ask_capacity()
 
     def _submit(self, dispatcher: Dispatcher) -> None:
         running = self._running()
-        for slot, units in self._capacity.items():
+        for slot in self._open_kinds():
             site = self._sites[slot.site]
-            while slot not in self.closed and running[slot] < units and site.has_room():
-                chunk = dispatcher.take(slot)
+            while running[slot] < self._capacity[slot] and site.has_room():
+                chunk = dispatcher.take(slot, room_s=self._room_s())
                 if chunk is None:
                     break
                 running[slot] += 1
                 try:
-                    site.submit(chunk, self._policy.run_id)
+                    site.submit(chunk, self._policy.run_id, self._room_s())
                 except EngineError as error:
-                    self._fleet.complain(site, error.what)
+                    self._fleet.complain(site, str(error))
+                    break
+                except StoreError as error:
+                    dispatcher.ended(chunk.number, lost=False)
+                    self._fleet.complain(site, str(error))
                     break
         holders = {number: site for site in self._sites.values() for number in site.active}
         for number, ids in dispatcher.newly_withdrawn():
             holders[number].withdraw(number, ids)
 
-    def _note_fruit(self, chunk: ActiveChunk) -> None:
-        """Close a kind of GPU whose chunks end again and again without any record."""
-        if not chunk.has_begun:
+    def _check_all_tried(self) -> None:
+        """Raise if cells are left for another reason than the deadline or the first failure."""
+        if self._is_stopped or not self.left - self._put_off:
             return
-        self._fruitless[chunk.slot] += not chunk.seen
-        if self._fruitless[chunk.slot] >= _MOST_FRUITLESS:
-            self.closed[chunk.slot] = chunk.log_tail
+        what = f"{self.left - self._put_off} cells could not be run at any site:"
+        raise InfrastructureError("\n  ".join((what, *self._failures)), next_step="mend that, and run again to go on")
 
     def _part(self) -> None:
         """End all jobs, and take home what they measured until then."""
@@ -261,5 +360,18 @@ class FleetRun:
         while any(site.active for site in self._sites.values()) and time.monotonic() < end_s:
             for site in self._sites.values():
                 with suppress(EngineError):
-                    site.look()
+                    self._statuses |= {
+                        record.cell_id: record.outcome.status
+                        for _, record in site.look().records
+                        if record.cell_id in self._cells
+                    }
             time.sleep(_LOOK_EVERY_S)
+
+
+def _may_be_repeated(record: Record) -> bool:
+    """Return whether the node may run the cell again by itself: the machine failed it, or its clocks disagreed once."""
+    return record.outcome.fault is Fault.INFRA or record.outcome.status is Status.TIMING_MISMATCH
+
+
+def _lane(chunk: ActiveChunk) -> str:
+    return f"{chunk.slot.site}/{chunk.node or chunk.slot.resource}"

@@ -15,11 +15,14 @@ whatever is there belongs to chunks that are under way, or were left by a head t
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +31,8 @@ from kernel_matrix.executors.engines import EngineSession, Job, JobState
 from kernel_matrix.fleet import Site
 from kernel_matrix.fleet.chunks import Chunk, SlotKind
 from kernel_matrix.inside.atomic_write import replace_file
-from kernel_matrix.results.adoption import adopt
+from kernel_matrix.model.instants import parse_instant, utc_now
+from kernel_matrix.results.adoption import NotAdoptedError, adopt, adopt_run
 from kernel_matrix.results.record import Record
 from kernel_matrix.results.store import RecordStore
 
@@ -37,6 +41,8 @@ WITHDRAWN_FILE: Final = "withdrawn.json"
 LOG_FILE: Final = "log.txt"
 RESOURCE_FILE: Final = "resource.txt"
 _TAIL_BYTES: Final = 2000
+_CLOCK_NOISE_S: Final = 2.0
+"""Clocks that a network time service keeps differ by far less, and a shared file system shows files later."""
 _SETTLING_S: Final = 60.0
 """How long an engine may not know a job until it is lost: a controller that starts again knows none at first."""
 
@@ -51,10 +57,16 @@ class ActiveChunk:
     folder: Path
     known_s: float
     """When the engine last knew its job, monotonic seconds."""
+    shortest_s: float = 0.0
+    """Expected time of its shortest cell, seconds."""
+    submitted_at: str = ""
+    """By this machine's clock; empty for a chunk of an earlier run."""
     has_begun: bool = False
     """True once its job ran; one that never did says nothing about its cells."""
     node: str = ""
     """Where it runs or ran; empty while the engine does not say."""
+    reason: str = ""
+    """Why it waits or was lost, as the engine says."""
     seen: set[str] = field(default_factory=set)
     """Names of its records that were looked at."""
     log_tail: str = ""
@@ -100,10 +112,16 @@ class SiteNews:
     """What a look at a site found."""
 
     records: Sequence[tuple[ActiveChunk, Record]]
-    refused: Sequence[str]
-    """Why files of chunks are no records."""
+    warnings: Sequence[str]
+    """Why files of chunks are no records, and which clocks differ."""
     ended: Sequence[tuple[ActiveChunk, bool]]
     """Chunks whose jobs are gone; True: lost."""
+
+
+def chunk_order(site: Site, matrix: Path, lock: Path | None) -> dict[str, Any]:
+    """Return what ``chunk.json`` holds besides the cells."""
+    order = {"matrix": str(matrix), "sandbox": site.sandbox, "engine": site.engine}
+    return order if lock is None else order | {"lock": str(lock)}
 
 
 class SiteRun:
@@ -122,6 +140,8 @@ class SiteRun:
     ) -> None:
         self.site = site
         self.active: dict[int, ActiveChunk] = {}
+        self.clocks_ahead_s: dict[str, float] = {}
+        """Node whose clock differs from this machine's → by how many seconds, at least, it is ahead."""
         self._session = session
         self._prefix = prefix
         self._order = order
@@ -142,8 +162,13 @@ class SiteRun:
         """Return whether the site's limit allows another job."""
         return self.site.jobs is None or len(self.active) < self.site.jobs
 
-    def submit(self, chunk: Chunk, run_token: str) -> None:
+    def submit(self, chunk: Chunk, run_token: str, room_s: float = math.inf) -> None:
         """Write a chunk and hand its job to the engine.
+
+        Args:
+            chunk: The chunk.
+            run_token: Name of the run; with the chunk's number it is unique in the store.
+            room_s: Time until the deadline of the run, seconds.
 
         Raises:
             EngineError: The engine refuses it or does not answer; the job may exist all the same, and counts as active.
@@ -152,6 +177,8 @@ class SiteRun:
         token = f"{self._prefix}-{run_token}-{chunk.number}"
         folder = self._folder / token
         document = {**self._order, "cell_ids": [cell.id for cell in chunk.cells]}
+        if room_s < math.inf:
+            document["deadline"] = (datetime.now(timezone.utc) + timedelta(seconds=room_s)).isoformat()
         try:
             folder.mkdir(parents=True)
             (folder / RESOURCE_FILE).write_text(chunk.slot.resource, encoding="utf-8")
@@ -159,7 +186,9 @@ class SiteRun:
         except OSError as error:
             what = f"site {self.site.name}: {folder} cannot be written: {error.strerror}"
             raise StoreError(what, next_step="make room there, or mend `workspace` in the fleet file") from None
-        self.active[chunk.number] = ActiveChunk(chunk.number, chunk.slot, token, folder, time.monotonic())
+        self.active[chunk.number] = ActiveChunk(
+            chunk.number, chunk.slot, token, folder, time.monotonic(), chunk.shortest_s, utc_now()
+        )
         start = self.site.command or (sys.executable, "-m", "kernel_matrix")
         command = (*start, "cell", "run", str(folder / CHUNK_FILE), "--out", str(folder), "--json")
         self._session.submit(Job(token=token, resource=chunk.slot.resource, folder=folder, command=command))
@@ -179,6 +208,7 @@ class SiteRun:
         for order in sorted(self._folder.glob(f"*/{CHUNK_FILE}")):
             chunk = ActiveChunk(0, SlotKind(self.site.name, ""), order.parent.name, order.parent, time.monotonic())
             records += [found for found in self._new_records(chunk) if not isinstance(found, str)]
+            self._adopt_runs(chunk.folder)
             status = statuses.get(chunk.token)
             if status is None or status.state in (JobState.ENDED, JobState.LOST):
                 shutil.rmtree(chunk.folder, ignore_errors=True)
@@ -214,8 +244,9 @@ class SiteRun:
         self.active[chunk.number] = ActiveChunk(chunk.number, chunk.slot, name, folder, time.monotonic())
 
     def withdraw(self, number: int, ids: Sequence[str]) -> None:
-        """Tell a chunk's process which cells others have now."""
-        replace_file(self.active[number].folder / WITHDRAWN_FILE, json.dumps(list(ids)))
+        """Tell a chunk's process which cells others have now; if that fails, cells run twice."""
+        with suppress(OSError):
+            replace_file(self.active[number].folder / WITHDRAWN_FILE, json.dumps(list(ids)))
 
     def look(self) -> SiteNews:
         """Ask the engine, and take home what is new. Records are read after the jobs, so that none is missed.
@@ -233,24 +264,26 @@ class SiteRun:
                 if now - chunk.known_s > _SETTLING_S:
                     ended.append((chunk, True))
                 continue
-            chunk.known_s, chunk.node = now, status.node or chunk.node
+            chunk.known_s, chunk.node, chunk.reason = now, status.node or chunk.node, status.reason
             chunk.has_begun |= status.state is not JobState.WAITING
             if status.state in (JobState.ENDED, JobState.LOST):
                 ended.append((chunk, status.state is JobState.LOST))
         records: list[tuple[ActiveChunk, Record]] = []
-        refused: list[str] = []
+        warnings: list[str] = []
         for chunk in self.active.values():
             for found in self._new_records(chunk):
                 if isinstance(found, str):
-                    refused.append(found)
+                    warnings.append(found)
                 else:
                     records.append((chunk, found))
+                    warnings += self._note_clock(chunk, found)
         for chunk, is_lost in ended:
             del self.active[chunk.number]
+            self._adopt_runs(chunk.folder)
             chunk.log_tail = _tail(chunk.folder / LOG_FILE)
             if not is_lost:  # a lost one may go on somewhere; its folder is looked at again by the next run
                 shutil.rmtree(chunk.folder, ignore_errors=True)
-        return SiteNews(records=records, refused=refused, ended=ended)
+        return SiteNews(records=records, warnings=warnings, ended=ended)
 
     def cancel(self) -> None:
         """End all jobs of the store, also those of earlier runs.
@@ -264,14 +297,34 @@ class SiteRun:
         for path in sorted((chunk.folder / "records").glob("*.json")):
             if path.name in chunk.seen:
                 continue
-            chunk.seen.add(path.name)
             try:
                 record = adopt(self._home, path)
-            except StoreError as error:
-                yield error.what
+            except NotAdoptedError as error:
+                yield str(error)
             else:
                 if record is not None:
                     yield record
+            chunk.seen.add(path.name)
+
+    def _adopt_runs(self, folder: Path) -> None:
+        for path in (folder / "runs").glob("*.json"):
+            adopt_run(self._home, path)
+
+    def _note_clock(self, chunk: ActiveChunk, record: Record) -> Iterator[str]:
+        """Yield a warning when a node's clock is first seen to differ from this machine's."""
+        node = record.host.hostname
+        ahead_s = _seconds(utc_now(), record.host.ended_at)
+        if chunk.submitted_at:
+            ahead_s = max(0.0, ahead_s) or min(0.0, _seconds(chunk.submitted_at, record.host.started_at))
+        if abs(ahead_s) < _CLOCK_NOISE_S or node in self.clocks_ahead_s:
+            return
+        self.clocks_ahead_s[node] = ahead_s
+        how = f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'}"
+        yield f"the clock of {node} is at least {how} this machine's; its records keep its times"
+
+
+def _seconds(since: str, until: str) -> float:
+    return (parse_instant(until) - parse_instant(since)).total_seconds()
 
 
 def _tail(path: Path) -> str:
