@@ -1,63 +1,18 @@
-"""Run a matrix over the machines of a fleet, and look at what runs there."""
+"""Look at what runs at the sites of a fleet, take records home, and end jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 
-from kernel_matrix.api.fleet_plan import FleetCheck, FleetPlan, check_fleet, load_fleet, plan_fleet
-from kernel_matrix.api.run_cells import Listener, RunResult, run
 from kernel_matrix.errors import UsageError, suggestion
 from kernel_matrix.executors.fleet.fleet_run import FleetOrder, FleetSites
 from kernel_matrix.executors.fleet.node_report import write_node_report
 from kernel_matrix.executors.fleet.site_run import ChunkState
-from kernel_matrix.executors.local import Rerun
 from kernel_matrix.fleet import Fleet
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.results.store import RecordStore
 
-__all__ = [
-    "ChunkState",
-    "FleetCheck",
-    "FleetPlan",
-    "cancel_jobs",
-    "check_fleet",
-    "collect_records",
-    "list_chunks",
-    "load_fleet",
-    "plan_fleet",
-    "read_log",
-    "run_fleet",
-    "write_node_report",
-]
-
-
-def run_fleet(
-    matrix: Matrix,
-    fleet: Fleet | str | Path,
-    results: str | Path = "results",
-    *,
-    filters: Sequence[str] = (),
-    lock: str | Path | None = None,
-    rerun: str | Rerun = Rerun.NONE,
-    deadline: datetime | None = None,
-    fail_fast: bool = False,
-    listener: Listener | None = None,
-    command: Sequence[str] = (),
-) -> RunResult:
-    """Run every cell that a site can run and that has no record yet.
-
-    The same as :func:`kernel_matrix.run` of what :func:`kernel_matrix.plan_fleet` returns.
-
-    Raises:
-        ConfigError: The fleet file has faults.
-        InfrastructureError: No site answers, one has another version of what measures, or cells were given up.
-        NothingSelectedError: No selected cell can run anywhere.
-        KeyboardInterrupt: After every job was ended and what it measured came home.
-    """
-    plan = plan_fleet(matrix, fleet, results, lock=lock, filters=filters)
-    return run(plan, results, rerun=rerun, deadline=deadline, fail_fast=fail_fast, listener=listener, command=command)
+__all__ = ["ChunkState", "cancel_jobs", "collect_records", "list_chunks", "read_log", "write_node_report"]
 
 
 def list_chunks(fleet: Fleet, matrix: Matrix, results: str | Path = "results") -> list[ChunkState]:

@@ -12,7 +12,7 @@ from kernel_matrix.cli.options import Json, Lock
 from kernel_matrix.cli.table_options import TableOptions, table_verb
 
 if TYPE_CHECKING:
-    from kernel_matrix.api.fleet import FleetCheck
+    from kernel_matrix.api.fleet_plan import FleetCheck
     from kernel_matrix.api.run_cells import Record
 
 _File = Annotated[Path, typer.Argument(metavar="[FLEET]", help="The fleet file; -: standard input.")]
@@ -44,7 +44,7 @@ def check(
     json: Json = False,
 ) -> None:
     """Run one cell on each kind of GPU, as a run would. Exit code 4 when one cannot run cells."""
-    from kernel_matrix.api.fleet import check_fleet, load_fleet
+    from kernel_matrix.api.fleet_plan import check_fleet, load_fleet
     from kernel_matrix.api.plan import load_matrix
     from kernel_matrix.cli.output import print_json, write_line
 
@@ -62,7 +62,8 @@ def status(
     fleet: _File = FLEET_FILE, *, matrix: _Matrix = MATRIX_FILE, results: _Results = RESULTS, table: TableOptions
 ) -> None:
     """List the chunks that are under way, or were left by a run that ended early."""
-    from kernel_matrix.api.fleet import list_chunks, load_fleet
+    from kernel_matrix.api.fleet import list_chunks
+    from kernel_matrix.api.fleet_plan import load_fleet
     from kernel_matrix.api.plan import load_matrix
     from kernel_matrix.cli.table_writer import TableColumn, write_table
 
@@ -84,7 +85,8 @@ def logs(
     chunk: _Chunk, fleet: _File = FLEET_FILE, *, matrix: _Matrix = MATRIX_FILE, results: _Results = RESULTS
 ) -> None:
     """Print what the job of a chunk has printed so far."""
-    from kernel_matrix.api.fleet import load_fleet, read_log
+    from kernel_matrix.api.fleet import read_log
+    from kernel_matrix.api.fleet_plan import load_fleet
     from kernel_matrix.api.plan import load_matrix
     from kernel_matrix.cli.output import write_line
 
@@ -93,7 +95,8 @@ def logs(
 
 def collect(fleet: _File = FLEET_FILE, *, matrix: _Matrix = MATRIX_FILE, results: _Results = RESULTS) -> None:
     """Take home the records that chunks have so far, and remove chunks that have ended."""
-    from kernel_matrix.api.fleet import collect_records, load_fleet
+    from kernel_matrix.api.fleet import collect_records
+    from kernel_matrix.api.fleet_plan import load_fleet
     from kernel_matrix.api.plan import load_matrix
     from kernel_matrix.cli.output import write_line
 
@@ -103,7 +106,8 @@ def collect(fleet: _File = FLEET_FILE, *, matrix: _Matrix = MATRIX_FILE, results
 
 def cancel(fleet: _File = FLEET_FILE, *, matrix: _Matrix = MATRIX_FILE, results: _Results = RESULTS) -> None:
     """End every job of these results. What they measured stays for `fleet collect`."""
-    from kernel_matrix.api.fleet import cancel_jobs, load_fleet
+    from kernel_matrix.api.fleet import cancel_jobs
+    from kernel_matrix.api.fleet_plan import load_fleet
     from kernel_matrix.api.plan import load_matrix
 
     cancel_jobs(load_fleet(fleet), load_matrix(matrix), results)

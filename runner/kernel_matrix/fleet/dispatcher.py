@@ -97,14 +97,18 @@ class Dispatcher:
                 running.told = len(running.withdrawn)
                 yield number, tuple(running.withdrawn)
 
-    def ended(self, number: int, *, lost: bool) -> None:
+    def ended(self, number: int, *, lost: bool) -> PlacedCell | None:
         """Note that a chunk's process is gone; cells without a record are for others to take.
 
         Args:
             number: The chunk's.
             lost: It did not end by itself: what it measured then may be the cause, and is not tried for ever.
+
+        Returns:
+            What it measured then; None if all its cells have records or others have them.
         """
         left = list(self._running.pop(number).left.values())
+        measured = left[0] if left else None
         for cell in left:
             del self._holder[cell.id]
         if lost and left:
@@ -113,6 +117,7 @@ class Dispatcher:
                 self.given_up.append(left.pop(0))
         for family in _families(left):
             self._lots[family[0].kind, family[0].slots].put(family)
+        return measured
 
     def _without_held(self, cells: Iterable[PlacedCell], held: Mapping[str, str]) -> Iterator[PlacedCell]:
         for cell in cells:

@@ -172,6 +172,8 @@ class FleetRun:
         self._capacity: dict[SlotKind, int] = {}
         self._capacity_asked_s = 0.0
         self._fruitless: Counter[SlotKind] = Counter()
+        self._lost_at: dict[SlotKind, str] = {}
+        """Kind of GPU → cell at which a chunk was lost there last."""
         self._is_stopped = False
         self._put_off = 0
         """Cells that the deadline has kept from running."""
@@ -289,7 +291,7 @@ class FleetRun:
             if its_chunk is chunk:
                 del self._undecided[id_]
                 yield from self._cell_ended(self._cells[id_], chunk, record, dispatcher)
-        dispatcher.ended(chunk.number, lost=is_lost and chunk.has_begun)
+        measured = dispatcher.ended(chunk.number, lost=is_lost and chunk.has_begun)
         if is_lost:
             why = f": {chunk.reason}" if chunk.reason else ""
             yield RunMessage(
@@ -300,13 +302,15 @@ class FleetRun:
             why = f"given up: {MOST_LOSSES} chunks were lost at it"
             self._failures.append(f"{full.candidate.id} {full.dtype.value} {full.gpu.name}: {why}")
             yield RunEvent(happening=EventKind.CELL_SKIPPED, cell=full, lane=_lane(chunk), text=why)
-        yield from self._note_fruit(chunk)
+        if chunk.has_begun and not chunk.seen and chunk.shortest_s <= self._room_s():
+            yield from self._note_fruitless(chunk, measured.id if is_lost and measured is not None else "")
 
-    def _note_fruit(self, chunk: ActiveChunk) -> Iterator[RunMessage]:
-        """Close a kind of GPU whose chunks end again and again without any record."""
-        if not chunk.has_begun or chunk.shortest_s > self._room_s():
+    def _note_fruitless(self, chunk: ActiveChunk, lost_at: str) -> Iterator[RunMessage]:
+        """Close a kind of GPU whose chunks end again and again without any record, not always at the same cell."""
+        if lost_at and self._lost_at.get(chunk.slot) == lost_at:
             return
-        self._fruitless[chunk.slot] += not chunk.seen
+        self._lost_at[chunk.slot] = lost_at
+        self._fruitless[chunk.slot] += 1
         if self._fruitless[chunk.slot] >= _MOST_FRUITLESS and str(chunk.slot) not in self.quarantined:
             why = f"{_MOST_FRUITLESS} chunks in a row ended without a record; the last one's output ends so:"
             self.quarantined[str(chunk.slot)] = f"{why}\n{chunk.log_tail}"

@@ -211,7 +211,7 @@ class SiteRun:
             self._adopt_runs(chunk.folder)
             status = statuses.get(chunk.token)
             if status is None or status.state in (JobState.ENDED, JobState.LOST):
-                shutil.rmtree(chunk.folder, ignore_errors=True)
+                _remove(chunk.folder)
             else:
                 going_on[chunk.token] = LeftChunk.read(chunk.folder)
         return records, going_on
@@ -282,7 +282,7 @@ class SiteRun:
             self._adopt_runs(chunk.folder)
             chunk.log_tail = _tail(chunk.folder / LOG_FILE)
             if not is_lost:  # a lost one may go on somewhere; its folder is looked at again by the next run
-                shutil.rmtree(chunk.folder, ignore_errors=True)
+                _remove(chunk.folder)
         return SiteNews(records=records, warnings=warnings, ended=ended)
 
     def cancel(self) -> None:
@@ -325,6 +325,13 @@ class SiteRun:
 
 def _seconds(since: str, until: str) -> float:
     return (parse_instant(until) - parse_instant(since)).total_seconds()
+
+
+def _remove(chunk: Path) -> None:
+    """Remove the folder of a chunk, and that of its store if nothing else is in it."""
+    shutil.rmtree(chunk, ignore_errors=True)
+    with suppress(OSError):
+        chunk.parent.rmdir()
 
 
 def _tail(path: Path) -> str:
