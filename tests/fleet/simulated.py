@@ -30,6 +30,8 @@ class SimulatedFleet:
     """Share of the nodes that die at a random time of the run, and stay dead."""
     slow: float = 0.0
     """Share of the nodes that take three times as long."""
+    deadly: frozenset[str] = frozenset()
+    """Cells that kill their chunk's process."""
     seed: int = 1
     records: Counter[str] = field(default_factory=Counter)
     """Cell → how often it was measured to its end."""
@@ -100,6 +102,10 @@ class SimulatedFleet:
             self.ended_s = now_s
             self._at(now_s, "free", node)
             self._wake(now_s)
+            return
+        if chunk.cells[place].id in self.deadly:
+            self._at(now_s + NOTICE_S, "lose", number)
+            self._at(now_s + NOTICE_S, "free", node)
             return
         self._at(now_s + self.real_s[chunk.cells[place].id] * self.factor.get(node, 1.0), "record", number, place)
 

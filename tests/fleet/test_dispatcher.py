@@ -87,3 +87,61 @@ def test_slow_nodes_do_not_hold_up_the_end():
     fleet.run()
     assert len(fleet.records) == 10_000
     assert fleet.ended_s <= 1.2 * fleet.least_s()
+
+
+def test_deadly_cells_are_given_up_and_cost_no_other():
+    cells = some_cells(2000)
+    deadly = frozenset(cell.id for cell in cells[::400])
+    fleet = SimulatedFleet(nodes=20, cells=cells, deadly=deadly)
+    fleet.run()
+    assert {cell.id for cell in fleet.dispatcher.given_up} == deadly
+    assert len(fleet.dispatcher.given_up) == len(deadly)
+    assert set(fleet.records) == {cell.id for cell in cells} - deadly
+    assert set(fleet.records.values()) == {1}
+    assert fleet.dispatcher.is_done
+
+
+def test_deadly_cells_are_given_up_where_nodes_die_too():
+    cells = some_cells(2000)
+    deadly = frozenset(cell.id for cell in cells[::400])
+    fleet = SimulatedFleet(nodes=20, cells=cells, deadly=deadly, dying=0.2)
+    fleet.run()
+    assert {cell.id for cell in fleet.dispatcher.given_up} >= deadly
+    assert set(fleet.records) == {cell.id for cell in cells} - {cell.id for cell in fleet.dispatcher.given_up}
+    assert fleet.dispatcher.is_done
+
+
+def test_losses_at_different_cells_give_nothing_up():
+    dispatcher = Dispatcher(cells_of(4 * MOST_LOSSES), {H200: 1})
+    for _ in range(2 * MOST_LOSSES):
+        chunk = dispatcher.take(H200)
+        dispatcher.recorded([chunk.cells[0].id])
+        dispatcher.ended(chunk.number, lost=True)
+    assert dispatcher.given_up == []
+
+
+def test_chunks_that_end_by_themselves_give_nothing_up():
+    dispatcher = Dispatcher(cells_of(2), {H200: 1})
+    for _ in range(2 * MOST_LOSSES):
+        dispatcher.ended(dispatcher.take(H200).number, lost=False)
+    assert dispatcher.given_up == []
+    assert not dispatcher.is_done
+
+
+def test_cells_of_a_resumed_chunk_that_is_lost_are_taken_again():
+    cells = cells_of(3)
+    dispatcher = Dispatcher(cells, {H200: 1}, held={cell.id: "left" for cell in cells})
+    assert dispatcher.take(H200) is None
+    resumed = dispatcher.resume("left", H200)
+    assert list(resumed.cells) == cells
+    dispatcher.recorded([cells[0].id])
+    dispatcher.ended(resumed.number, lost=True)
+    assert dispatcher.take(H200).cells == (cells[1], cells[2])
+
+
+def test_resumed_chunk_without_cells_ends():
+    dispatcher = Dispatcher(cells_of(1), {H200: 1})
+    resumed = dispatcher.resume("unreadable", SlotKind("cluster", ""))
+    dispatcher.ended(resumed.number, lost=True)
+    assert dispatcher.has_work_for([H200])
+    assert dispatcher.given_up == []

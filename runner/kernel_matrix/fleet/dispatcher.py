@@ -116,7 +116,7 @@ class Dispatcher:
             if self._losses[left[0].id] >= MOST_LOSSES:
                 self.given_up.append(left.pop(0))
         for family in _families(left):
-            self._lots[family[0].kind, family[0].slots].put(family)
+            _put(self._lots, family)
         return measured
 
     def _without_held(self, cells: Iterable[PlacedCell], held: Mapping[str, str]) -> Iterator[PlacedCell]:
@@ -217,8 +217,12 @@ def _sorted_into_lots(cells: Iterable[PlacedCell]) -> dict[_LotKey, _Lot]:
     """Return the lots by kind and slots of their cells, longest cells first."""
     lots: dict[_LotKey, _Lot] = {}
     for family in _families(sorted(cells, key=lambda cell: -cell.expected_s))[::-1]:
-        lots.setdefault((family[0].kind, family[0].slots), _Lot(family[0].slots)).put(family)
+        _put(lots, family)
     return lots
+
+
+def _put(lots: dict[_LotKey, _Lot], family: Sequence[PlacedCell]) -> None:
+    lots.setdefault((family[0].kind, family[0].slots), _Lot(family[0].slots)).put(family)
 
 
 def _families(cells: Iterable[PlacedCell]) -> list[list[PlacedCell]]:
