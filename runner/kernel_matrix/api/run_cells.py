@@ -308,7 +308,8 @@ def _named_cells(path: str | Path, spec: CellFile, matrix: Matrix, host: HostSur
 def _read_withdrawn(path: Path) -> Collection[str]:
     try:
         return frozenset(json.loads(path.read_bytes()))
-    except (OSError, ValueError):  # there is none, as usual; one that cannot be read costs a cell that runs twice
+    # There is none, as usual; one that cannot be read costs a cell that runs twice.
+    except (OSError, ValueError, TypeError, RecursionError):
         return frozenset()
 
 
