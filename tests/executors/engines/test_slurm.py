@@ -13,6 +13,8 @@ from kernel_matrix.executors.engines.slurm import check_options, open_session
 from kernel_matrix.fleet import Site
 from tests.executors.engines.slurm_lab import missing_programs, slurm_lab
 
+RUNNER = Path(__file__).parents[3] / "runner"
+
 pytestmark = [
     pytest.mark.skipif(bool(missing_programs()), reason=f"not installed: {', '.join(missing_programs())}"),
     pytest.mark.skipif(os.geteuid() != 0, reason="the daemons need root"),
@@ -121,3 +123,31 @@ def test_missing_commands_are_told(tmp_path, monkeypatch):
     with pytest.raises(EngineError, match="sinfo is not installed here") as caught:
         session().units()
     assert "login node" in caught.value.next_step
+
+
+ALLOCATED = """import sys, time
+from pathlib import Path
+from kernel_matrix.executors.engines.slurm import allocated
+from kernel_matrix.platforms import Gpu
+gpus = [Gpu(platform="cuda", uuid=f"GPU-{minor}", name="NVIDIA H200", minor=minor) for minor in (1, 0)]
+cpu = Gpu(platform="cpu", uuid="cpu", name="EPYC")
+print(*(gpu.uuid for gpu in allocated([*gpus, cpu])), flush=True)
+while not Path("end").exists():
+    time.sleep(0.05)
+"""
+
+
+def test_jobs_on_one_node_have_a_device_each(lab, tmp_path):
+    jobs, logs = session("km-each"), []
+    for number, resource in enumerate(("h200", "h200", "cpu")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        start = ("env", f"PYTHONPATH={RUNNER}", sys.executable, "-c", ALLOCATED)
+        jobs.submit(Job(token=f"km-each-{number}", resource=resource, folder=folder, command=start))
+        logs.append(folder / "log.txt")
+    lab.wait_until(lambda: all(log.is_file() and log.read_text().endswith("\n") for log in logs))
+    assert sorted(log.read_text() for log in logs[:2]) == ["GPU-0\n", "GPU-1\n"]
+    assert logs[2].read_text() == "cpu\n"
+    for number, log in enumerate(logs):
+        log.with_name("end").touch()
+        status_of(lab, jobs, f"km-each-{number}", JobState.ENDED)

@@ -55,9 +55,10 @@ def allocated(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
     if not listed:
         return tuple(gpu for gpu in gpus if gpu.minor is None)
     with_node = sorted((gpu for gpu in gpus if gpu.minor is not None), key=lambda gpu: gpu.minor or 0)
+    by_place = {str(place): gpu for place, gpu in enumerate(with_node)}
     try:
-        return tuple(with_node[int(place)] for place in listed.split(","))
-    except (IndexError, ValueError):
+        return tuple(by_place[place] for place in dict.fromkeys(listed.split(",")))
+    except KeyError:
         here = ", ".join(f"{gpu.name} ({gpu.minor})" for gpu in with_node) or "none"
         what = f"Slurm gave this job GPU {listed}, and the driver knows: {here}"
         raise EngineError(what, next_step="compare gres.conf of this node with kernel-matrix gpus list") from None
