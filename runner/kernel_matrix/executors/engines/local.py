@@ -84,7 +84,10 @@ class LocalSession:
                 start_new_session=True,
             )
         self._children.append(process)
-        found = {"process": owner_token(process.pid), "pid": process.pid, "device": free[0].uuid}
+        token = ""  # of one that has ended already
+        with suppress(ProcessLookupError):
+            token = owner_token(process.pid)
+        found = {"process": token, "pid": process.pid, "device": free[0].uuid}
         replace_file(job.folder / _PROCESS_FILE, json.dumps(found))
 
     def statuses(self) -> Mapping[str, JobStatus]:
