@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from kernel_matrix.errors import StoreError
-from kernel_matrix.results.adoption import adopt
+from kernel_matrix.results.adoption import AdoptionRefusedError, adopt
 from kernel_matrix.results.record import record_to_json
 from kernel_matrix.results.store import RecordStore
 from kernel_matrix.results.trace import trace_name
@@ -32,9 +32,7 @@ def chunk(tmp_path):
 
 def files(store):
     """Name → content of every file."""
-    return {
-        str(path.relative_to(store.root)): path.read_bytes() for path in store.root.rglob("*") if not path.is_dir()
-    }
+    return {str(path.relative_to(store.root)): path.read_bytes() for path in store.root.rglob("*") if not path.is_dir()}
 
 
 def started(record, at):
@@ -155,7 +153,7 @@ TEXTS = {
 def refuse(home, path, reason):
     """Let ``path`` be refused, and take another record of its folder all the same."""
     good = put(path.parent, make_record(OTHER))
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(AdoptionRefusedError) as caught:
         adopt(home, path)
     assert caught.value.what.startswith(f"{path} is refused: {reason}")
     assert len(caught.value.what) < 1000
@@ -233,7 +231,8 @@ def test_home_that_cannot_be_written_is_told(home, chunk):
     path = chunk.save(make_record())
     home.root.mkdir()
     home.records.write_text("")
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(StoreError, match="cannot be written") as caught:
         adopt(home, path)
+    assert not isinstance(caught.value, AdoptionRefusedError)
     home.records.unlink()
     assert adopt(home, path) == make_record()

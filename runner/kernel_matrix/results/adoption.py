@@ -13,8 +13,8 @@ from kernel_matrix.results.store import RecordStore
 from kernel_matrix.results.trace import TelemetryTrace, read_trace_document, trace_name
 
 
-class NotAdoptedError(StoreError):
-    """The file is no record that can be taken; the store is as it was."""
+class AdoptionRefusedError(StoreError):
+    """A file of another store, or its trace, is no record; the store is as it was."""
 
 
 def adopt(store: RecordStore, path: Path) -> Record | None:
@@ -29,7 +29,7 @@ def adopt(store: RecordStore, path: Path) -> Record | None:
         The record as it is in ``store``; None if it is there already.
 
     Raises:
-        NotAdoptedError: It or its trace is refused.
+        AdoptionRefusedError: It or its trace is refused.
         StoreError: ``store`` cannot be written.
     """
     try:
@@ -40,7 +40,7 @@ def adopt(store: RecordStore, path: Path) -> Record | None:
         record, trace = record_from_json(document), _trace_of(path, document)
     except (RecordRefusedError, ValueError) as error:
         what = f"{path} is refused: {error}"
-        raise NotAdoptedError(what, next_step="its cell runs again; look at the log beside it") from None
+        raise AdoptionRefusedError(what, next_step="its cell runs again; look at the log beside it") from None
     record = _numbered(record, store.next_attempt(record.cell_id))
     store.save(record, trace)
     return record

@@ -302,7 +302,7 @@ class FleetRun:
             why = f"given up: {MOST_LOSSES} chunks were lost at it"
             self._failures.append(f"{full.candidate.id} {full.dtype.value} {full.gpu.name}: {why}")
             yield RunEvent(happening=EventKind.CELL_SKIPPED, cell=full, lane=_lane(chunk), text=why)
-        if chunk.has_begun and not chunk.seen and chunk.shortest_s <= self._room_s():
+        if chunk.has_begun and not chunk.has_records and chunk.shortest_s <= self._room_s():
             yield from self._note_fruitless(chunk, measured.id if is_lost and measured is not None else "")
 
     def _note_fruitless(self, chunk: ActiveChunk, lost_at: str) -> Iterator[RunMessage]:

@@ -32,7 +32,7 @@ from kernel_matrix.fleet import Site
 from kernel_matrix.fleet.chunks import Chunk, SlotKind
 from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.model.instants import parse_instant, utc_now
-from kernel_matrix.results.adoption import NotAdoptedError, adopt, adopt_run
+from kernel_matrix.results.adoption import AdoptionRefusedError, adopt, adopt_run
 from kernel_matrix.results.record import Record
 from kernel_matrix.results.store import RecordStore
 
@@ -69,6 +69,8 @@ class ActiveChunk:
     """Why it waits or was lost, as the engine says."""
     seen: set[str] = field(default_factory=set)
     """Names of its records that were looked at."""
+    has_records: bool = False
+    """True once one of them was a record."""
     log_tail: str = ""
     """End of the job's output, once it has ended."""
 
@@ -201,6 +203,7 @@ class SiteRun:
 
         Raises:
             EngineError: The engine does not answer; nothing was removed.
+            StoreError: The home cannot be written; what it lacks was not removed.
         """
         statuses = self._session.statuses()
         records: list[Record] = []
@@ -253,7 +256,7 @@ class SiteRun:
 
         Raises:
             EngineError: The engine does not answer; nothing has changed.
-            StoreError: The home cannot be written.
+            StoreError: The home cannot be written; what it lacks was not removed.
         """
         now = time.monotonic()
         statuses = self._session.statuses()
@@ -297,14 +300,15 @@ class SiteRun:
         for path in sorted((chunk.folder / "records").glob("*.json")):
             if path.name in chunk.seen:
                 continue
+            found: Record | str | None
             try:
-                record = adopt(self._home, path)
-            except NotAdoptedError as error:
-                yield str(error)
-            else:
-                if record is not None:
-                    yield record
+                found = adopt(self._home, path)
+                chunk.has_records = True
+            except AdoptionRefusedError as error:
+                found = error.what
             chunk.seen.add(path.name)
+            if found is not None:
+                yield found
 
     def _adopt_runs(self, folder: Path) -> None:
         for path in (folder / "runs").glob("*.json"):

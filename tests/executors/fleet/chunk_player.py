@@ -1,0 +1,55 @@
+"""A node that measures nothing: ``python chunk_player.py ORDERS cell run chunk.json --out DIR --json``.
+
+The folder ORDERS has one empty file for each chunk to come, ``<place>.<order>``; when they are used up, every cell is
+recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from kernel_matrix.model.enums import Status
+from kernel_matrix.results.store import RecordStore
+from tests.results.factory import HOST, failed_record, make_record
+
+
+def play(order: str, ids: list[str], out: Path) -> int:
+    """Do what ``order`` says; return the exit code."""
+    store = RecordStore(out)
+    sys.stdout.write(f"order: {order}\n")
+    sys.stdout.flush()
+    if order == "fails":
+        return 3
+    if order == "is_killed":
+        os.killpg(0, signal.SIGKILL)
+    if order == "writes_garbage":
+        store.records.mkdir()
+        (store.records / f"{ids[0]}.1.json").write_text("{")
+        return 0
+    if order == "retries":
+        for id_ in ids:
+            store.save(failed_record(id_, status=Status.INFRA_ERROR, run_id=out.name))
+            again = replace(HOST, started_at="2026-01-02T03:09:00Z")
+            store.save(make_record(id_, attempt=2, host=again, run_id=out.name))
+        return 0
+    for id_ in ids[:1] if order == "records_one" else ids:
+        store.save(make_record(id_, run_id=out.name))
+    return 0
+
+
+def main(orders: Path, spec: Path) -> int:
+    """Play the next order for a chunk."""
+    left = sorted(orders.iterdir())
+    order = left[0].name.partition(".")[2] if left else "records_all"
+    if left:
+        left[0].unlink()
+    return play(order, json.loads(spec.read_bytes())["cell_ids"], spec.parent)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[4])))
