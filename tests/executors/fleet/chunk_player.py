@@ -10,12 +10,15 @@ import json
 import os
 import signal
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 from kernel_matrix.model.enums import Status
 from kernel_matrix.results.store import RecordStore
 from tests.results.factory import HOST, failed_record, make_record
+
+ORDERS = Path(sys.argv[1])
 
 
 def play(order: str, ids: list[str], out: Path) -> int:
@@ -37,6 +40,14 @@ def play(order: str, ids: list[str], out: Path) -> int:
             again = replace(HOST, started_at="2026-01-02T03:09:00Z")
             store.save(make_record(id_, attempt=2, host=again, run_id=out.name))
         return 0
+    if order == "keeps_its_order":
+        (ORDERS / "kept").write_bytes((out / "chunk.json").read_bytes())
+    if order == "fails_the_cell":
+        store.save(failed_record(ids[0], status=Status.INFRA_ERROR, run_id=out.name))
+        return 0
+    if order == "fails_the_first":
+        store.save(failed_record(ids[0], status=Status.CRASHED, run_id=out.name))
+        time.sleep(100)  # until the run ends it
     for id_ in ids[:1] if order == "records_one" else ids:
         store.save(make_record(id_, run_id=out.name))
     return 0
@@ -52,4 +63,4 @@ def main(orders: Path, spec: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[4])))
+    sys.exit(main(ORDERS, Path(sys.argv[4])))
