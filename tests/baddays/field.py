@@ -111,6 +111,18 @@ class Field:
             env=self._environment(environment),
         )
 
+    def start_logged(self, log: Path, *args: str) -> subprocess.Popen[bytes]:
+        """Start a verb whose output goes to the end of a file, however much it is."""
+        with log.open("ab") as out:
+            return subprocess.Popen(
+                (sys.executable, *self.program, *args),
+                cwd=self.root,
+                env=self._environment({}),
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+
     def call(self, *args: str, limit_s: float = RUN_LIMIT_S, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a verb to its end; what it says of other tests' control groups is left out of its output."""
         with self.start(*args, **environment) as process:

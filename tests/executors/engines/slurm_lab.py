@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -110,7 +111,30 @@ class SlurmLab:
 
     def kill(self, daemon: str) -> None:
         """Kill ``slurmctld`` or ``slurmd.<node>`` at once."""
-        os.kill(int((self.folder / f"{daemon}.pid").read_text()), 9)
+        self.signal(daemon, signal.SIGKILL)
+
+    def go_on(self, daemon: str) -> None:
+        """Let a stopped daemon go on."""
+        self.signal(daemon, signal.SIGCONT)
+
+    def resume(self, node: str) -> None:
+        """Let a drained node run jobs again."""
+        self.call("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+
+    def signal(self, daemon: str, number: signal.Signals) -> None:
+        """Send a signal to ``slurmctld`` or ``slurmd.<node>``."""
+        os.kill(self._pid(daemon), number)
+
+    def is_alive(self, daemon: str) -> bool:
+        """Whether ``slurmctld`` or ``slurmd.<node>`` runs, and is not stopped."""
+        try:
+            status = Path(f"/proc/{self._pid(daemon)}/stat").read_text()
+        except (OSError, ValueError):
+            return False
+        return f"({daemon.partition('.')[0]})" in status and status.rpartition(")")[2].split()[0] not in "TZ"
+
+    def _pid(self, daemon: str) -> int:
+        return int((self.folder / f"{daemon}.pid").read_text())
 
     def wait_until(self, true: object, limit_s: float = 60.0) -> None:
         """Wait until ``true()`` is."""
