@@ -7,18 +7,14 @@ as the real one would; GitLab's API is served on this machine.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
-import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -26,14 +22,12 @@ import pytest
 from kernel_matrix.report.markdown import MARKER
 from tests.baddays.field import PRELOADED, new_field
 from tests.nightly.chat import SECRET, Chat, served
+from tests.recipes import ROOT, Machine, with_baseline
 
 yaml = pytest.importorskip("ruamel.yaml")
 pytestmark = pytest.mark.torch
 
-ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "docs" / "examples" / "ci"
-OWN = ("SANDBOX", "BASELINE", "RESULTS", "UNTIL", "METRICS")
-"""Variables in which a recipe says what is particular to a machine."""
 BOT = "github-actions[bot]"
 GH = """\
 #!{python}
@@ -58,54 +52,12 @@ def recipe(name):
     return yaml.YAML(typ="safe").load(EXAMPLES / name)
 
 
-def program(folder, name, text):
-    path = folder / name
-    path.write_text(text)
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-
-
-class Machine:
-    """A checkout of somebody's kernels, and the programs of a runner."""
-
-    def __init__(self, field) -> None:
-        self.field, self.root = field, field.root
-        programs = self.root / "bin"
-        programs.mkdir()
-        start = f'#!/bin/sh\nexec "{sys.executable}" "{PRELOADED[0]}" "$@"\n'
-        program(programs, "kernel-matrix", start)
-        program(programs, "gh", GH.format(python=sys.executable, root=str(self.root)))
-        late = (datetime.now().astimezone() - timedelta(minutes=1)).strftime("%H:%M")
-        self.summary = self.root / "summary.md"
-        self.environment = {
-            "PATH": f"{programs}:{os.environ['PATH']}",
-            "GITHUB_STEP_SUMMARY": str(self.summary),
-            "SANDBOX": "process",
-            "BASELINE": str(self.root / "kept" / "baselines" / "usual"),
-            "RESULTS": str(self.root / "kept"),
-            "METRICS": str(self.root / "made.prom"),
-            "UNTIL": late,
-            "no_proxy": "*",
-        }
-
-    def script(self, text, variables: Mapping[str, str], **more: str) -> subprocess.CompletedProcess[str]:
-        """Run a step as both servers do: with bash, up to the first command that fails."""
-        own = {name: str(value) for name, value in variables.items() if name not in OWN}
-        assert "${{" not in "".join((text, *own.values()))
-        environment = {**self.field._environment({}), **own, **self.environment, **more}
-        words = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", text)
-        return subprocess.run(
-            words, cwd=self.root, env=environment, capture_output=True, text=True, check=False, timeout=280
-        )
-
-    def commands(self, *words: str) -> None:
-        ran = self.field.call(*words)
-        assert ran.returncode == 0, ran.stderr
-
-
 @pytest.fixture
 def machine(tmp_path):
     with new_field(tmp_path, program=PRELOADED) as field:
-        yield Machine(field)
+        made = Machine(field)
+        made.add_program("gh", GH.format(python=sys.executable, root=str(made.root)))
+        yield made
 
 
 def add_a_gpu(field, *candidates):
@@ -116,16 +68,6 @@ def add_a_gpu(field, *candidates):
     text = path.read_text().replace("\n[[toolchains]]", f"{FAR}\n[[toolchains]]")
     text = text.replace('source = "folder"', 'source = "folder"\nworkloads = "smoke"')
     path.write_text(text)
-
-
-def with_baseline(machine, candidate="wrong"):
-    """Freeze what tiny/honest was before the pull request: no times are compared if it was wrong, and is right now."""
-    honest = machine.field.candidates / "honest.py"
-    now = honest.read_text()
-    honest.write_text((machine.field.candidates / f"{candidate}.py").read_text())
-    machine.commands("run", "--sandbox", "process", "--results", "before")
-    machine.commands("baseline", "set", "usual", "before", "--results", "kept")
-    honest.write_text(now)
 
 
 def steps(workflow, job):
