@@ -24,13 +24,14 @@ else:
 yaml = pytest.importorskip("ruamel.yaml")
 
 ROOT = Path(__file__).parents[1]
-WORKFLOWS = sorted((*ROOT.glob(".github/workflows/*.yml"), *ROOT.glob("docs/examples/ci/github/*.yml")))
+WORKFLOWS = sorted((*ROOT.glob(".github/workflows/*.yml"), *ROOT.glob("docs/examples/*/github/*.yml")))
 FORMS = sorted(path for path in ROOT.glob(".github/ISSUE_TEMPLATE/*.yml") if path.stem != "config")
 SCHEMAS = {
     "github-workflows": WORKFLOWS,
     "github-issue-forms": FORMS,
     "github-issue-config": [ROOT / ".github/ISSUE_TEMPLATE/config.yml"],
     "dependabot": [ROOT / ".github/dependabot.yml"],
+    "buildkite": sorted(ROOT.glob("docs/examples/shards/buildkite/*.yml")),
     "gitlab-ci": sorted(ROOT.glob("docs/examples/ci/gitlab/*.yml")),
     "citation-file-format": [ROOT / "CITATION.cff"],
 }
@@ -39,7 +40,9 @@ ALL = [
     ROOT / ".pre-commit-config.yaml",
     ROOT / ".github/zizmor.yml",
 ]
-PAGES = [ROOT / "docs" / "how-to" / "ci.md", ROOT / "SECURITY.md"]
+MANIFESTS = sorted(ROOT.glob("docs/examples/shards/kubernetes/*.yaml"))
+PAGES = [*(ROOT / "docs" / "how-to" / name for name in ("ci.md", "run-shards.md")), ROOT / "SECURITY.md"]
+RECIPES = [*WORKFLOWS, *SCHEMAS["gitlab-ci"], *SCHEMAS["buildkite"], *MANIFESTS]
 
 
 def read(path):
@@ -52,7 +55,7 @@ def named(path):
 
 def test_every_kind_of_file_is_there():
     assert {kind: len(paths) for kind, paths in SCHEMAS.items() if not paths} == {}
-    assert len(WORKFLOWS) == 5
+    assert len(WORKFLOWS) == 6
 
 
 @pytest.mark.parametrize("path", ALL, ids=named)
@@ -120,7 +123,7 @@ def test_ci_runs_what_is_there():
     assert jobs["pythons"]["strategy"]["matrix"]["python"][0] == oldest
 
 
-@pytest.mark.parametrize("path", [*WORKFLOWS, *FORMS, *SCHEMAS["gitlab-ci"], *PAGES], ids=named)
+@pytest.mark.parametrize("path", [*RECIPES, *FORMS, *PAGES], ids=named)
 def test_commands_have_options_that_exist(path):
     for words, rest in commands_of(path):
         assert [option for option in re.findall(r" (--[a-z-]+)", rest) if option not in options_of(words)] == [], words
@@ -129,7 +132,7 @@ def test_commands_have_options_that_exist(path):
 def commands_of(path):
     """The verbs of the commands in a file, each with the rest of its line."""
     text = re.sub(r"\\?\n +--", " --", path.read_text())
-    begins = r"(?:`|^ {4,})" if path.suffix == ".md" else r"(?:^ *(?:- )?(?:run: )?|`)"
+    begins = r"(?:`|^ {4,})" if path.suffix == ".md" else r"(?:^ *(?:- )?(?:run: |exec )?|`)"
     found = re.findall(rf"{begins}kernel-matrix (\w+)(?: (set|check|list|try)\b)?([^`\n]*)", text, re.MULTILINE)
     return [((verb, noun) if noun else (verb,), rest) for verb, noun, rest in found]
 
@@ -146,6 +149,8 @@ def test_commands_of_recipes_are_found():
     ((_, rest),) = commands_of(ROOT / "docs/examples/ci/github/nightly.yml")
     assert rest.count(" --") == 7
     assert len(commands_of(ROOT / "docs/examples/ci/gitlab/gitlab-ci.yml")) == 5
+    assert [words for words, _ in commands_of(ROOT / "docs/examples/shards/kubernetes/job.yaml")] == [("run",)]
+    assert [len(commands_of(path)) for path in SCHEMAS["buildkite"]] == [4]
     assert ("baseline", "set") in dict(commands_of(ROOT / "docs/how-to/ci.md"))
 
 
