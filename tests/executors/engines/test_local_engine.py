@@ -64,7 +64,9 @@ def test_job_that_ends_at_once_has_ended(submit, monkeypatch):
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     monkeypatch.setattr(subprocess, "Popen", Slow)
-    assert submit("brief", "exit 0").statuses()[f"{RUN}-brief"].state is JobState.ENDED
+    session = submit("brief", "exit 0")
+    assert session.statuses()[f"{RUN}-brief"].state is JobState.ENDED
+    assert [child.returncode for child in session._children] == [0]
 
 
 def test_device_is_for_one_job_at_a_time(submit):

@@ -92,9 +92,10 @@ class LocalSession:
 
     def statuses(self) -> Mapping[str, JobStatus]:
         """Return token → status, of every job whose folder is there."""
+        statuses = {folder.name: _status(folder, found) for folder, found in self._started()}
         for child in self._children:
-            child.poll()  # one that ended counts as alive until it is waited for
-        return {folder.name: _status(folder, found) for folder, found in self._started()}
+            child.poll()  # afterwards, so that one that is told as ended was waited for
+        return statuses
 
     def cancel(self, tokens: Iterable[str]) -> None:
         """Send SIGTERM to all processes of jobs."""
