@@ -96,6 +96,15 @@ def test_record_that_is_there_as_another_attempt_stays_away(home, chunk):
     assert files(home) == before
 
 
+def test_attempts_that_another_process_took_home_are_counted(home, chunk, tmp_path):
+    assert home.next_attempt(CELL) == 1
+    first = adopt(RecordStore(home.root), chunk.save(make_record()))
+    second = adopt(home, RecordStore(tmp_path / "other").save(make_record(run_id="other")))
+    assert second == make_record(run_id="other", attempt=2)
+    assert home.load(home.records / f"{CELL}.1.json") == first
+    assert adopt(home, chunk.save(started(make_record(attempt=2), "2026-01-02T03:09:00Z"))).attempt == 3
+
+
 def test_forgery_cannot_replace_a_record(home, chunk):
     honest = adopt(home, chunk.save(make_record()))
     forged = put(chunk.root / "forged", make_record(outcome=outcome(message="faster than that")))

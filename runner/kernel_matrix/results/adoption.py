@@ -34,14 +34,17 @@ def adopt(store: RecordStore, path: Path) -> Record | None:
     """
     try:
         document = read_record(path)
-        earlier = [try_record(own) for own in store.records.glob(f"{document['cell_id']}.*.json")]
-        if any(not isinstance(own, Rejection) and _origin(own) == _origin(document) for own in earlier):
+        own = map(try_record, store.records.glob(f"{document['cell_id']}.*.json"))
+        earlier = [one for one in own if not isinstance(one, Rejection)]
+        if any(_origin(one) == _origin(document) for one in earlier):
             return None
         record, trace = record_from_json(document), _trace_of(path, document)
     except (RecordRefusedError, ValueError) as error:
         what = f"{path} is refused: {error}"
         raise AdoptionRefusedError(what, next_step="its cell runs again; look at the log beside it") from None
-    record = _numbered(record, store.next_attempt(record.cell_id))
+    # Another process may have taken some home since the store was listed.
+    latest = max((one["attempt"] for one in earlier), default=0)
+    record = _numbered(record, max(store.next_attempt(record.cell_id), latest + 1))
     store.save(record, trace)
     return record
 
