@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
 from kernel_matrix.api.plan import RunPlan
-from kernel_matrix.errors import InfrastructureError, UsageError
+from kernel_matrix.config_files.faults import ConfigFault
+from kernel_matrix.errors import InfrastructureError, PluginError, UsageError
 from kernel_matrix.executors.engines import ENGINES, EngineError
 from kernel_matrix.executors.fleet.fleet_run import FleetOrder, job_prefix
 from kernel_matrix.executors.fleet.node_report import NodeReport, ask_nodes, check_versions
@@ -106,7 +107,17 @@ def load_fleet(path: str | Path) -> Fleet:
     Raises:
         ConfigError: The file has faults; the error names all of them with line and column.
     """
-    return _load_fleet(Path(path), {name: engine.check_options for name, engine in ENGINES.usable().items()}, SANDBOXES)
+    return _load_fleet(Path(path), {name: partial(_check_options, name) for name in ENGINES}, SANDBOXES)
+
+
+def _check_options(engine: str, options: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield what an engine finds wrong with its options; one that cannot be used is a fault itself."""
+    try:
+        yield from ENGINES.load(engine).check_options(options)
+    except PluginError as error:
+        yield ConfigFault((), error.what)
+    except Exception as error:  # noqa: BLE001  # of another package
+        yield ConfigFault((), f"engine {engine!r} cannot check them: {type(error).__name__}: {error}")
 
 
 def check_fleet_options(*, sandbox: str = AUTO, **switches: bool) -> None:

@@ -273,7 +273,7 @@ def run_cell_file(
 
     Raises:
         UsageError: It is no such file, or a cell is not in its matrix any more.
-        NothingSelectedError: A cell cannot run here.
+        NothingSelectedError: No cell can run here; where some can, the others are left out.
     """
     spec = CellFile.read(Path(path))
     matrix = load_matrix(spec.matrix)
@@ -294,15 +294,17 @@ def run_cell_file(
 def _named_cells(path: str | Path, spec: CellFile, matrix: Matrix, host: HostSurvey) -> tuple[Cell, ...]:
     wanted = set(spec.cell_ids)
     found = {cell.id: cell for cell in every_cell(matrix, host) if cell.id in wanted}
-    for id_ in spec.cell_ids:
-        cell = found.get(id_)
-        if cell is None:
-            what = f"{path}: cell {id_} is not in {spec.matrix}"
-            hint = "its sources or protocol changed since: kernel-matrix plan --json has the ids"
-            raise UsageError(what, next_step=hint)
-        if cell.reason is not None:
-            raise NothingSelectedError(f"{path}: the cell cannot run here: {cell.reason.text}")
-    return tuple(found[id_] for id_ in spec.cell_ids)
+    absent = [id_ for id_ in spec.cell_ids if id_ not in found]
+    if absent:
+        what = f"{path}: cell {absent[0]} is not in {spec.matrix}"
+        hint = "its sources or protocol changed since: kernel-matrix plan --json has the ids"
+        raise UsageError(what, next_step=hint)
+    cells = [found[id_] for id_ in spec.cell_ids]
+    reasons = {cell.reason.text: None for cell in cells if cell.reason is not None}
+    runnable = tuple(cell for cell in cells if cell.reason is None)
+    if reasons and not runnable:
+        raise NothingSelectedError(f"{path}: nothing of it can run here: {'; '.join(reasons)}")
+    return runnable
 
 
 def _read_withdrawn(path: Path) -> Collection[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from kernel_matrix.errors import StoreError
@@ -34,17 +36,15 @@ def adopt(store: RecordStore, path: Path) -> Record | None:
     """
     try:
         document = read_record(path)
-        own = map(try_record, store.records.glob(f"{document['cell_id']}.*.json"))
-        earlier = [one for one in own if not isinstance(one, Rejection)]
-        if any(_origin(one) == _origin(document) for one in earlier):
+        earlier = list(_paths_at(store, document["cell_id"]))
+        known = [one for one in map(try_record, earlier) if not isinstance(one, Rejection)]
+        if any(_origin(one) == _origin(document) for one in known):
             return None
         record, trace = record_from_json(document), _trace_of(path, document)
     except (RecordRefusedError, ValueError) as error:
         what = f"{path} is refused: {error}"
         raise AdoptionRefusedError(what, next_step="its cell runs again; look at the log beside it") from None
-    # Another process may have taken some home since the store was listed.
-    latest = max((one["attempt"] for one in earlier), default=0)
-    record = _numbered(record, max(store.next_attempt(record.cell_id), latest + 1))
+    record = _numbered(record, len(earlier) + 1)
     store.save(record, trace)
     return record
 
@@ -61,6 +61,16 @@ def adopt_run(store: RecordStore, path: Path) -> None:
         begins = {(one["host"]["machine"], one["started_at"]) for one in (run, *earlier.values())}
         if len(begins) == 1 and [run] != list(earlier.values()):
             store.save_run_document(run)
+
+
+def _paths_at(store: RecordStore, cell_id: str) -> Iterator[Path]:
+    """Yield the paths of all earlier attempts; the folder is not listed, since it may hold a million files."""
+    for attempt in count(1):
+        path = store.records / f"{cell_id}.{attempt}.json"
+        # Another process may have taken some home since the store counted its attempts.
+        if attempt >= store.next_attempt(cell_id) and not path.exists():
+            return
+        yield path
 
 
 def _origin(document: Document) -> tuple[str, str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from datetime import datetime, timezone
@@ -86,6 +87,7 @@ class Played:
         folder = self.workspace / prefix / f"{prefix}-run-0-1"
         RecordStore(folder).save(make_record(self.cells[0].id))
         (folder / "chunk.json").write_text(json.dumps({"cell_ids": [cell.id for cell in self.cells]}))
+        os.utime(folder / "chunk.json", (0, 0))
         return folder
 
     def left_orders(self):
@@ -233,3 +235,12 @@ def test_chunk_of_another_store_is_not_taken(tmp_path):
     other.sites.recover()
     assert [path.name for path in other.store.records.iterdir()] == [f"{other.cells[0].id}.1.json"]
     assert not left.exists()
+
+
+def test_chunk_that_was_just_sent_is_not_removed(tmp_path):
+    played = Played(tmp_path, cpu_cells(2))
+    folder = played.leave_chunk()
+    os.utime(folder / "chunk.json")
+    played.sites.recover()
+    assert folder.is_dir()
+    assert len(list(played.store.records.iterdir())) == 1

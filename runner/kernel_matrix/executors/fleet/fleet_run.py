@@ -227,7 +227,9 @@ class FleetRun:
         self._check_all_tried()
 
     def _dispatcher(self) -> Dispatcher:
-        held = {id_: name for (_, name), chunk in self._fleet.left.items() for id_ in chunk.cell_ids}
+        # Of two chunks with a cell the later one has it: it has taken the cell over.
+        left = sorted(self._fleet.left.items(), key=lambda one: _by_number(one[0][1]))
+        held = {id_: name for (_, name), chunk in left for id_ in chunk.cell_ids}
         slots = self._fleet.order.slots
         placed = (placed_cell(cell, slots[cell.id]) for cell in self._cells.values())
         dispatcher = Dispatcher(placed, self._capacity, held)
@@ -375,6 +377,11 @@ class FleetRun:
 def _may_be_repeated(record: Record) -> bool:
     """Return whether the node may run the cell again by itself: the machine failed it, or its clocks disagreed once."""
     return record.outcome.fault is Fault.INFRA or record.outcome.status is Status.TIMING_MISMATCH
+
+
+def _by_number(name: str) -> tuple[str, int]:
+    run, _, number = name.rpartition("-")
+    return run, int(number) if number.isdecimal() else 0
 
 
 def _lane(chunk: ActiveChunk) -> str:

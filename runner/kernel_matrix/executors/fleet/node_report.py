@@ -139,7 +139,8 @@ def _known(folder: Path, order: Mapping[str, Any]) -> NodeReport | None:
     except UntrustedJsonError:
         return None
     found = _read(folder)
-    return None if isinstance(found, str) else found
+    # One that would be refused may be out of date.
+    return None if isinstance(found, str) or _measures_otherwise(found) else found
 
 
 def _wait_for(session: EngineSession, tokens: set[str], limit_s: float) -> None:
@@ -163,6 +164,10 @@ def _read(folder: Path) -> NodeReport | str:
         return f"its report is refused: {error}"
 
 
+def _measures_otherwise(report: NodeReport) -> bool:
+    return any(report.measurement_versions.get(name) != measurement_version(name) for name in PLATFORMS)
+
+
 def check_versions(reports: Mapping[SlotKind, NodeReport]) -> None:
     """Refuse nodes whose code measures in another way than this machine's.
 
@@ -170,7 +175,6 @@ def check_versions(reports: Mapping[SlotKind, NodeReport]) -> None:
         InfrastructureError: One does.
     """
     for slot, report in reports.items():
-        other = [name for name in PLATFORMS if report.measurement_versions.get(name) != measurement_version(name)]
-        if other:
+        if _measures_otherwise(report):
             what = f"site {slot.site}: {report.hostname} has kernel-matrix {report.version}, which measures otherwise"
             raise InfrastructureError(what, next_step=f"install {__version__} there, as here")

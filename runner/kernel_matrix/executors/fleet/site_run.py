@@ -41,6 +41,7 @@ WITHDRAWN_FILE: Final = "withdrawn.json"
 LOG_FILE: Final = "log.txt"
 RESOURCE_FILE: Final = "resource.txt"
 _TAIL_BYTES: Final = 2000
+_ENDS: Final = (JobState.ENDED, JobState.LOST)
 _CLOCK_NOISE_S: Final = 2.0
 """Clocks that a network time service keeps differ by far less, and a shared file system shows files later."""
 _SETTLING_S: Final = 60.0
@@ -213,7 +214,8 @@ class SiteRun:
             records += [found for found in self._new_records(chunk) if not isinstance(found, str)]
             self._adopt_runs(chunk.folder)
             status = statuses.get(chunk.token)
-            if status is None or status.state in (JobState.ENDED, JobState.LOST):
+            is_gone = _age_s(order) > _SETTLING_S if status is None else status.state in _ENDS
+            if is_gone:
                 _remove(chunk.folder)
             else:
                 going_on[chunk.token] = LeftChunk.read(chunk.folder)
@@ -268,8 +270,8 @@ class SiteRun:
                     ended.append((chunk, True))
                 continue
             chunk.known_s, chunk.node, chunk.reason = now, status.node or chunk.node, status.reason
-            chunk.has_begun |= status.state is not JobState.WAITING
-            if status.state in (JobState.ENDED, JobState.LOST):
+            chunk.has_begun |= status.state in (JobState.RUNNING, JobState.ENDED) or (chunk.folder / LOG_FILE).is_file()
+            if status.state in _ENDS:
                 ended.append((chunk, status.state is JobState.LOST))
         records: list[tuple[ActiveChunk, Record]] = []
         warnings: list[str] = []
@@ -329,6 +331,13 @@ class SiteRun:
 
 def _seconds(since: str, until: str) -> float:
     return (parse_instant(until) - parse_instant(since)).total_seconds()
+
+
+def _age_s(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _remove(chunk: Path) -> None:
