@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, slurm_lab(Path(name) / "slurm") as lab:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, slurm_lab(Path(name) / "slurm") as lab:
         environment = {**lab.environment, "PYTHONPATH": str(ROOT / "runner")}
         (Path(name) / "project").mkdir()
         with new_field(Path(name) / "project", environment=environment) as place:

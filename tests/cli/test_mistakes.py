@@ -56,7 +56,7 @@ MISTAKES = [
     ("problems try nothing-like-it", 3, "nothing-like-it", "without a glob"),
     ("candidates show softmax/nobody", 2, "there is no candidate", "candidates list"),
     ("cell run absent.json --out out", 2, "absent.json", ANY),
-    ("cell run mine.txt --out out", 2, "mine.txt is not a cell's specification", "write {"),
+    ("cell run mine.txt --out out", 2, "mine.txt is not a specification of cells", "write {"),
     # ---- results
     ("results absent", 2, "absent", ANY),
     ("results folder", 2, "folder holds no results", "kernel-matrix run"),

@@ -71,6 +71,7 @@ ADDED_LATER = {
     "EnergyReading": {"discarded"},
     "SessionReport": {"clock_probes", "anchors", "kernels", "launches", "health", "earlier_cells"},
     "IsolationInfo": {"memory_limit"},
+    "RunInfo": {"clocks_ahead_s"},
     "HostRecord": {
         *("device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health"),
         *("build", "findings", "code", "environment"),
