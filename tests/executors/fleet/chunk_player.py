@@ -45,6 +45,9 @@ def play(order: str, ids: list[str], out: Path) -> int:
     if order == "fails_the_cell":
         store.save(failed_record(ids[0], status=Status.INFRA_ERROR, run_id=out.name))
         return 0
+    if order == "fails_the_cell_and_is_killed":
+        store.save(failed_record(ids[0], status=Status.INFRA_ERROR, run_id=out.name))
+        os.killpg(0, signal.SIGKILL)
     if order == "fails_the_first":
         store.save(failed_record(ids[0], status=Status.CRASHED, run_id=out.name))
         time.sleep(100)  # until the run ends it

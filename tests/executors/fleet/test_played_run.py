@@ -161,6 +161,12 @@ def test_cell_that_the_machine_failed_to_the_end_has_ended(tmp_path):
     assert played.run.counts == {Status.INFRA_ERROR: 1}
 
 
+def test_cell_lost_between_two_attempts_is_sent_again(tmp_path):
+    played = Played(tmp_path, cpu_cells(1), "fails_the_cell_and_is_killed")
+    assert played.play() == played.ids(EventKind.CELL_RETRIED) == [played.cells[0].id]
+    assert played.run.counts == {Status.PASSED: 1}
+
+
 def test_deadline_keeps_cells_from_being_sent(tmp_path):
     played = Played(tmp_path, cpu_cells(2), deadline=time.monotonic() + 0.5)
     assert played.play() == []

@@ -290,17 +290,22 @@ class FleetRun:
         self, chunk: ActiveChunk, dispatcher: Dispatcher, *, is_lost: bool
     ) -> Iterator[RunEvent | RunMessage]:
         for id_, (its_chunk, record) in [*self._undecided.items()]:
-            if its_chunk is chunk:
-                del self._undecided[id_]
-                yield from self._cell_ended(self._cells[id_], chunk, record, dispatcher)
+            if its_chunk is not chunk:
+                continue
+            del self._undecided[id_]
+            cell = self._cells[id_]
+            if is_lost:  # it will be sent again, with what else has no record
+                yield RunEvent(happening=EventKind.CELL_RETRIED, cell=cell, lane=_lane(chunk), record=record)
+            else:
+                yield from self._cell_ended(cell, chunk, record, dispatcher)
         measured = dispatcher.ended(chunk.number, lost=is_lost and chunk.has_begun)
         if is_lost:
             why = f": {chunk.reason}" if chunk.reason else ""
             yield RunMessage(
                 text=f"{_lane(chunk)}: a chunk was lost{why}; the rest of it is sent again", is_warning=True
             )
-        for cell in drained(dispatcher.given_up):
-            full = self._cells[cell.id]
+        for given_up in drained(dispatcher.given_up):
+            full = self._cells[given_up.id]
             why = f"given up: {MOST_LOSSES} chunks were lost at it"
             self._failures.append(f"{full.candidate.id} {full.dtype.value} {full.gpu.name}: {why}")
             yield RunEvent(happening=EventKind.CELL_SKIPPED, cell=full, lane=_lane(chunk), text=why)
