@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kernel_matrix.api.check_problems import check_problems
     from kernel_matrix.api.compare_results import Comparison, ComparisonRules, compare, confirm
     from kernel_matrix.api.fleet import cancel_jobs, collect_records, list_chunks, read_log
-    from kernel_matrix.api.fleet_plan import FleetCheck, FleetPlan, check_fleet, load_fleet, plan_fleet
+    from kernel_matrix.api.fleet_plan import FleetCheck, FleetPlan, check_fleet, load_fleet
     from kernel_matrix.api.gpus import calibrate_gpus, find_gpus, inventory, watch_gpus
     from kernel_matrix.api.host import diagnose_host, sweep
     from kernel_matrix.api.images import build_image, list_images, lock_images, pull_images, unpack_image, verify_images
@@ -93,7 +93,6 @@ __all__ = [
     "make_plan",
     "make_report",
     "merge",
-    "plan_fleet",
     "plan_night",
     "pull_images",
     "read_log",
@@ -157,7 +156,6 @@ _MODULE_OF = {
     "make_plan": "plan",
     "make_report": "report",
     "merge": "make_tables",
-    "plan_fleet": "fleet_plan",
     "plan_night": "nightly",
     "pull_images": "images",
     "read_log": "fleet",

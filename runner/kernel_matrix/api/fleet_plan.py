@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from kernel_matrix.fleet.placement import PlacedCells, place, placed_cell
 from kernel_matrix.hosts.survey import AUTO, survey
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.model.enums import Status
-from kernel_matrix.plan import Cell, Plan, load_selection, make_plan, parse_filter, parse_shard, shard
+from kernel_matrix.plan import Cell, CellFilter, Plan, load_selection, make_plan, shard
 from kernel_matrix.results.record import Record
 from kernel_matrix.sandboxes import SANDBOXES
 from kernel_matrix.version import __version__
@@ -140,28 +140,18 @@ def check_fleet_options(*, sandbox: str = AUTO, **switches: bool) -> None:
 def plan_fleet(
     matrix: Matrix,
     fleet: Fleet | str | Path,
-    results: str | Path = "results",
+    results: str | Path,
     *,
     lock: str | Path | None = None,
-    filters: Sequence[str] = (),
-    shard: str | None = None,
+    wanted: CellFilter,
+    part: tuple[int, int] | None = None,
 ) -> FleetPlan:
-    """Plan a matrix for what the nodes of a fleet have; a job on each kind of GPU is asked, unless it was before.
-
-    Args:
-        matrix: The matrix.
-        fleet: A loaded fleet or its file.
-        results: Where records go; reports of nodes are kept for them.
-        lock: The images lock; the matrix's own by default.
-        filters: As for :func:`kernel_matrix.make_plan`.
-        shard: As for :func:`kernel_matrix.make_plan`.
+    """Plan a matrix for what the nodes of a fleet have; see :func:`kernel_matrix.make_plan`.
 
     Raises:
         ConfigError: The fleet file has faults.
-        UsageError: A filter or the shard is not usable.
         InfrastructureError: No site has a node that can run anything, or one has another version of what measures.
     """
-    wanted, part = parse_filter(filters), parse_shard(shard) if shard is not None else None
     loaded = fleet if isinstance(fleet, Fleet) else load_fleet(fleet)
     pinned = None if lock is None else Path(lock).resolve()
     selection = load_selection(matrix)

@@ -12,7 +12,7 @@ from statistics import mode
 from typing import Any
 
 from kernel_matrix.analysis.tables import open_tables
-from kernel_matrix.api.fleet_plan import check_fleet_options, plan_fleet
+from kernel_matrix.api.fleet_plan import check_fleet_options
 from kernel_matrix.api.images import build_missing_images
 from kernel_matrix.api.plan import RunPlan, load_matrix, make_plan
 from kernel_matrix.api.run_cells import (
@@ -253,17 +253,15 @@ def _measured_and_ended(
 def _planned(options: NightOptions, places: NightPaths, matrix: Matrix) -> tuple[RunPlan, NightAgenda]:
     """Return what runs here, and in which order."""
     last = read_state(places.state)
-    plan: RunPlan
-    if options.fleet is not None:
-        plan = plan_fleet(matrix, options.fleet, options.results, lock=options.lock, filters=options.filters)
-    else:
-        plan = make_plan(
-            matrix,
-            sandbox=options.sandbox,
-            lock=options.lock,
-            filters=options.filters,
-            allow_unpinned=options.allow_unpinned,
-        )
+    plan = make_plan(
+        matrix,
+        sandbox=options.sandbox,
+        lock=options.lock,
+        filters=options.filters,
+        allow_unpinned=options.allow_unpinned,
+        results=None if options.fleet is None else options.results,
+        fleet=options.fleet,
+    )
     plan.check_runnable()
     return plan, agenda(plan.runnable, last, places, plan.host)
 
@@ -336,7 +334,7 @@ def _now() -> datetime:
 def _check(options: NightOptions) -> None:
     """Raise a usage error for what would fail only when the night is over, or cannot be meant."""
     if options.fleet is not None:
-        check_fleet_options(sandbox=options.sandbox, build=options.build, allow_unpinned=options.allow_unpinned)
+        check_fleet_options(build=options.build)
     if options.notify:
         command_of(options.notify)
     check_webhooks(options.webhooks)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from kernel_matrix.attempt.compileonly import absent_gpu
 from kernel_matrix.attempt.preview import preview
 from kernel_matrix.errors import NothingSelectedError
+from kernel_matrix.fleet import Fleet
 from kernel_matrix.hosts.survey import AUTO, HostSurvey, survey
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.matrix.load import load_matrix as _load_matrix
@@ -201,8 +202,9 @@ def make_plan(
     compile_only: bool = False,
     allow_unpinned: bool = False,
     results: str | Path | None = None,
+    fleet: Fleet | str | Path | None = None,
 ) -> RunPlan:
-    """Plan a matrix on this host; nothing is run.
+    """Plan a matrix on this host or over a fleet; nothing is run.
 
     Args:
         matrix: A loaded matrix or its file.
@@ -212,11 +214,15 @@ def make_plan(
         shard: ``I/N`` keeps the I-th of N parts of the cells.
         compile_only: Plan to build for every GPU of the matrix, here or not, and to run nothing.
         allow_unpinned: Also use images that the lock does not pin.
-        results: Folder of records, which tell how much device memory workloads need.
+        results: Folder of records, which tell how much device memory workloads need. For a fleet, where records will
+            go (``results`` by default): what is known of nodes is kept for them.
+        fleet: A fleet or its file: cells run at its sites. A job on each kind of GPU is asked what its node has, unless
+            one was before.
 
     Raises:
-        UsageError: The matrix, a filter, the shard or the sandbox's name is not usable.
-        InfrastructureError: The sandbox asked for cannot be used here.
+        UsageError: The matrix, the fleet, a filter, the shard or the sandbox's name is not usable, or a fleet is given
+            with an option about this host.
+        InfrastructureError: The sandbox asked for cannot be used here, or no site of the fleet can run anything.
 
     Examples:
         >>> import kernel_matrix
@@ -226,6 +232,11 @@ def make_plan(
     """
     wanted, part = parse_filter(filters), parse_shard(shard) if shard is not None else None
     loaded = matrix if isinstance(matrix, Matrix) else load_matrix(matrix)
+    if fleet is not None:
+        from kernel_matrix.api.fleet_plan import check_fleet_options, plan_fleet  # noqa: PLC0415  # needs this module
+
+        check_fleet_options(sandbox=sandbox, compile_only=compile_only, allow_unpinned=allow_unpinned)
+        return plan_fleet(loaded, fleet, results or "results", lock=lock, wanted=wanted, part=part)
     host = survey(loaded, sandbox=sandbox, lock_path=Path(lock) if lock else None, allow_unpinned=allow_unpinned)
     footprints = {} if results is None else _measured_footprints(loaded, host, Path(results))
     selection = load_selection(loaded)

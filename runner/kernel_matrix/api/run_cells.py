@@ -193,8 +193,7 @@ def run(
     A run that was stopped goes on where it ended when it is started again.
 
     Args:
-        plan: What :func:`kernel_matrix.make_plan` or :func:`kernel_matrix.plan_fleet` returned; a matrix or its file is
-            planned first, with the defaults.
+        plan: What :func:`kernel_matrix.make_plan` returned; a matrix or its file is planned first, with the defaults.
         results: Records go to ``<results>/<matrix name>/records/``.
         rerun: Which cells with a record run again: ``none``, ``failed``, ``stale`` or ``all``.
         deadline: No cell is begun that is expected to end after this time; local time where it has no zone.

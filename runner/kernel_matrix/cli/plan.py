@@ -53,7 +53,17 @@ def register(app: typer.Typer) -> None:
         table: TableOptions,
     ) -> None:
         """Show which cells run here or at the sites of a fleet, which do not and why, and how long it takes."""
-        made = _planned(matrix, filter_ or (), sandbox, lock, compile_only=compile_only, results=results, fleet=fleet)
+        from kernel_matrix.api.plan import make_plan
+
+        made = make_plan(
+            matrix,
+            filters=filter_ or (),
+            sandbox=sandbox,
+            lock=lock,
+            compile_only=compile_only,
+            results=results,
+            fleet=fleet,
+        )
         cells = _some_cells(made, matrix, filter_ or ())
         if table == TableOptions():
             show = _print_all if all_ else _print_overview
@@ -62,27 +72,6 @@ def register(app: typer.Typer) -> None:
             _write_json(made, cells)
         else:
             write_table([_cell_document(cell) for cell in cells], _CELL_COLUMNS, table)
-
-
-def _planned(
-    path: Path,
-    terms: Sequence[str],
-    sandbox: str,
-    lock: Path | None,
-    *,
-    compile_only: bool,
-    results: Path,
-    fleet: Path | None,
-) -> RunPlan:
-    """Return the plan for this host, or for the sites of a fleet."""
-    from kernel_matrix.api.plan import load_matrix, make_plan
-
-    if fleet is None:
-        return make_plan(path, filters=terms, sandbox=sandbox, lock=lock, compile_only=compile_only, results=results)
-    from kernel_matrix.api.fleet_plan import check_fleet_options, plan_fleet
-
-    check_fleet_options(sandbox=sandbox, compile_only=compile_only)
-    return plan_fleet(load_matrix(path), fleet, results, lock=lock, filters=terms)
 
 
 def _some_cells(made: RunPlan, path: Path, terms: Sequence[str]) -> Iterator[Cell]:

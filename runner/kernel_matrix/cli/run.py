@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,9 +21,6 @@ from kernel_matrix.cli.options import (
 )
 from kernel_matrix.cli.output import print_json
 from kernel_matrix.errors import UsageError
-
-if TYPE_CHECKING:
-    from kernel_matrix.api.plan import RunPlan
 
 
 def _only_candidate(value: str | None) -> str | None:
@@ -81,6 +78,7 @@ def run(
     json: JsonEvents = False,
 ) -> None:
     """Run every cell that can run, here or at the sites of a fleet, and has no record yet."""
+    from kernel_matrix.api.fleet_plan import check_fleet_options
     from kernel_matrix.api.plan import load_matrix, make_plan
     from kernel_matrix.api.run_cells import next_time, parse_rerun
     from kernel_matrix.api.run_cells import run as run_plan
@@ -89,28 +87,23 @@ def run(
     which, until = parse_rerun(rerun), deadline and next_time("--deadline", deadline, datetime.now())  # noqa: DTZ005  # local
     loaded = load_matrix(matrix)
     view = run_view(as_json=json)
-    plan: RunPlan
     if fleet is not None:
-        from kernel_matrix.api.fleet_plan import check_fleet_options, plan_fleet
+        check_fleet_options(build=build, dry_run=dry_run, executor=executor != "local")
+    if build:
+        from kernel_matrix.api.images import build_missing_images
 
-        local = {"compile_only": compile_only, "dry_run": dry_run, "build": build, "allow_unpinned": allow_unpinned}
-        check_fleet_options(sandbox=sandbox, executor=executor != "local", **local)
-        plan = plan_fleet(loaded, fleet, results, lock=lock, filters=filter_ or (), shard=shard)
-    else:
-        if build:
-            from kernel_matrix.api.images import build_missing_images
-
-            build_missing_images(loaded, sandbox=sandbox, lock=lock, say=view.say)
-        plan = make_plan(
-            loaded,
-            sandbox=sandbox,
-            lock=lock,
-            filters=filter_ or (),
-            shard=shard,
-            compile_only=compile_only,
-            allow_unpinned=allow_unpinned,
-            results=results,
-        )
+        build_missing_images(loaded, sandbox=sandbox, lock=lock, say=view.say)
+    plan = make_plan(
+        loaded,
+        sandbox=sandbox,
+        lock=lock,
+        filters=filter_ or (),
+        shard=shard,
+        compile_only=compile_only,
+        allow_unpinned=allow_unpinned,
+        results=results,
+        fleet=fleet,
+    )
     plan.check_runnable()
     if dry_run:
         print_json(plan.process_settings())
