@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
-from kernel_matrix.api.plan import RunPlan
+from kernel_matrix.api.run_plan import RunPlan
 from kernel_matrix.config_files.faults import ConfigFault
 from kernel_matrix.errors import InfrastructureError, PluginError, UsageError
 from kernel_matrix.executors.engines import ENGINES, EngineError

@@ -1,17 +1,12 @@
-"""Plan a matrix on this host: which cells run here, which do not and why."""
+"""Plan a matrix on this host or over a fleet: which cells run there, which do not and why."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
 
-from kernel_matrix.attempt.compileonly import absent_gpu
-from kernel_matrix.attempt.preview import preview
-from kernel_matrix.errors import NothingSelectedError
+from kernel_matrix.api.fleet_plan import check_fleet_options, plan_fleet
+from kernel_matrix.api.run_plan import RunPlan, has_lockable_clocks
 from kernel_matrix.fleet import Fleet
 from kernel_matrix.hosts.survey import AUTO, HostSurvey, survey
 from kernel_matrix.matrix import Matrix
@@ -20,25 +15,18 @@ from kernel_matrix.matrix.tiers import with_policy
 from kernel_matrix.plan import (
     Cell,
     CellCounts,
-    CellFilter,
     Plan,
     PlanTotals,
     SkipReason,
-    devices_matching,
     load_selection,
     parse_filter,
     parse_shard,
-    shard,
     tally,
 )
 from kernel_matrix.plan import make_plan as _make_plan
 from kernel_matrix.plan.footprint import Footprints, usable_bytes
-from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.results.store import RecordStore
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = [
     "Cell",
@@ -73,123 +61,6 @@ def load_matrix(path: str | Path = "matrix.toml") -> Matrix:
         ['cpu']
     """
     return _load_matrix(Path(path))
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunPlan:
-    """A matrix planned on this host.
-
-    Cells are made when they are asked for: a plan may have millions.
-    """
-
-    plan: Plan
-    host: HostSurvey
-    """The devices, the sandbox and the images that cells would run with."""
-    wanted: CellFilter
-    part: tuple[int, int] | None = None
-    """Index and number of shards; ``None`` for all cells."""
-
-    where: ClassVar[str] = "here"
-    """Where a cell without a reason can run, for messages."""
-
-    @property
-    def matrix(self) -> Matrix:
-        """The matrix that was planned."""
-        return self.plan.matrix
-
-    @property
-    def engine(self) -> str:
-        """The sandbox that cells would run in."""
-        return self.host.inventory.sandbox
-
-    @property
-    def devices(self) -> list[str]:
-        """The names of the devices that cells would run on."""
-        return [gpu.name for gpu in self.host.inventory.gpus]
-
-    def place_lines(self) -> tuple[str, ...]:
-        """Return lines about where cells would run."""
-        inventory = self.host.inventory
-        line = f"This host: {', '.join(self.devices) or 'no device'}; sandbox {self.engine}"
-        if inventory.clocks_reason and any(has_lockable_clocks(gpu.platform) for gpu in inventory.gpus):
-            return line, f"GPU clocks cannot be locked here: {inventory.clocks_reason}"
-        return (line,)
-
-    def cells(self) -> Iterator[Cell]:
-        """Yield the selected cells; ``cell.reason`` says why one cannot run here, else it is ``None``."""
-        cells = filter(self.wanted, self.plan.cells())
-        return cells if self.part is None else shard(cells, *self.part)
-
-    @property
-    def runnable(self) -> tuple[Cell, ...]:
-        """The selected cells that can run here."""
-        return self._split[0]
-
-    @property
-    def skipped(self) -> tuple[Cell, ...]:
-        """The selected cells that cannot run here, each with its reason."""
-        return self._split[1]
-
-    @cached_property
-    def _split(self) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
-        cells = tuple(self.cells())
-        return tuple(c for c in cells if c.reason is None), tuple(c for c in cells if c.reason is not None)
-
-    def explain_no_match(self) -> str:
-        """Say which globs of the filters match no cell, and what may have been meant; empty if each matches one."""
-        return self.wanted.explain_unmatched(self.plan.cells())
-
-    @cached_property
-    def totals(self) -> PlanTotals:
-        """Counts and expected time per axis value, and the reasons why cells do not run here."""
-        return tally(self.cells())
-
-    def frame(self) -> pl.DataFrame:
-        """Return one row per selected cell.
-
-        Units: ``expected_s`` in seconds.
-        """
-        import polars as pl  # noqa: PLC0415  # planning alone does not need it
-
-        rows = (
-            (
-                *(cell.id, cell.gpu.name, cell.toolchain.name, cell.dtype.value, cell.problem.id, cell.candidate.id),
-                *(cell.reason is None, cell.reason and cell.reason.text, cell.expected_s),
-            )
-            for cell in self.cells()
-        )
-        schema: dict[str, pl.DataType] = {
-            **dict.fromkeys(("cell_id", "gpu", "toolchain", "dtype", "problem", "candidate"), pl.String()),
-            "runnable": pl.Boolean(),
-            "reason": pl.String(),
-            "expected_s": pl.Float64(),
-        }
-        return pl.DataFrame(rows, schema=schema, orient="row")
-
-    def process_settings(self) -> list[dict[str, Any]]:
-        """Return the exact settings of every process of the runnable cells, without starting one."""
-        host = self.host
-        return [preview(cell, self._device_of(cell), host.sandbox, host.images) for cell in self.runnable]
-
-    def _device_of(self, cell: Cell) -> Gpu:
-        """Return the first device that a cell would run on, or the absent one that it would be compiled for."""
-        return absent_gpu(cell.gpu) if cell.compile_only else devices_matching(cell.gpu, self.host.inventory.gpus)[0]
-
-    def check_runnable(self) -> None:
-        """Check that at least one selected cell can run here.
-
-        Raises:
-            NothingSelectedError: None can; the error has the most frequent reasons.
-        """
-        if self.runnable:
-            return
-        why = self.explain_no_match()
-        what = "no cell is selected" + (f": {why}" if why else "")
-        if self.skipped:
-            counts = Counter(cell.reason.text for cell in self.skipped if cell.reason is not None)
-            reasons = "".join(f"\n  {number} × {text}" for text, number in counts.most_common(3))
-            what = f"{len(self.skipped)} cells selected, none of which can run {self.where}:{reasons}"
-        raise NothingSelectedError(what, next_step="kernel-matrix plan --all says why for each cell")
 
 
 def make_plan(
@@ -233,8 +104,6 @@ def make_plan(
     wanted, part = parse_filter(filters), parse_shard(shard) if shard is not None else None
     loaded = matrix if isinstance(matrix, Matrix) else load_matrix(matrix)
     if fleet is not None:
-        from kernel_matrix.api.fleet_plan import check_fleet_options, plan_fleet  # noqa: PLC0415  # needs this module
-
         check_fleet_options(sandbox=sandbox, compile_only=compile_only, allow_unpinned=allow_unpinned)
         return plan_fleet(loaded, fleet, results or "results", lock=lock, wanted=wanted, part=part)
     host = survey(loaded, sandbox=sandbox, lock_path=Path(lock) if lock else None, allow_unpinned=allow_unpinned)
@@ -256,11 +125,6 @@ def every_cell(matrix: Matrix, host: HostSurvey) -> Iterator[Cell]:
     selection = load_selection(matrix)
     for only in (False, True):
         yield from _make_plan(matrix, selection, host.inventory, compile_only=only).cells()
-
-
-def has_lockable_clocks(platform: str) -> bool:
-    """Return whether devices of ``platform`` have clocks that a run could lock."""
-    return get_platform(platform).settings() is not None
 
 
 def is_interpreted(cell: Cell) -> bool:
