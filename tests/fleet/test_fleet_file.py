@@ -62,6 +62,7 @@ FAULTS = {
     "sites[0].hour: unknown key": ("hours = 4", "hour = 4"),
     "sites[0].gpus[1]: 'h200' is given twice": ('"l40s"', '"h200"'),
     "sites[0].command: must be a list, got the text": ('["/opt/kernel-matrix/bin/kernel-matrix"]', '"kernel-matrix"'),
+    "sites[1].workspace: './shared' is also the workspace of site 0": ('"/var/tmp/chunks"', '"./shared"'),
     "sites[1].sandbox: missing; what cells run in there": ('sandbox = "process"\n', ""),
 }
 

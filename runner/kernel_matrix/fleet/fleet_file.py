@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -50,13 +51,17 @@ def _check_sites(
     document: Mapping[str, Any], engines: Mapping[str, OptionCheck], sandboxes: tuple[str, ...]
 ) -> Iterator[ConfigFault]:
     names: dict[str, int] = {}
+    workspaces: dict[str, int] = {}
     for number, table in enumerate(document.get("sites", ())):
         if not isinstance(table, Mapping):
             continue
         place = ("sites", number)
-        name, engine, sandbox = (table.get(key) for key in ("name", "engine", "sandbox"))
+        name, engine, sandbox, workspace = (table.get(key) for key in ("name", "engine", "sandbox", "workspace"))
         if name is not None and names.setdefault(name, number) != number:
             yield ConfigFault((*place, "name"), f"{quote(name)} is also the name of site {names[name]}")
+        if workspace is not None and workspaces.setdefault(os.path.normpath(workspace), number) != number:
+            text = f"{quote(workspace)} is also the workspace of site {workspaces[os.path.normpath(workspace)]}"
+            yield ConfigFault((*place, "workspace"), f"{text}; each needs a folder of its own")
         if sandbox is not None and sandbox not in sandboxes:
             yield ConfigFault((*place, "sandbox"), _unknown(sandbox, sandboxes))
         if engine is None:
