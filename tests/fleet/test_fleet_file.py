@@ -52,6 +52,12 @@ def test_file_becomes_sites(tmp_path):
     assert (here.workspace, here.command, here.gpus, here.jobs) == (Path("/var/tmp/chunks"), (), (), None)
 
 
+def test_home_of_nobody_is_a_name_like_others(tmp_path):
+    path = tmp_path / "fleet.toml"
+    path.write_text(WHOLE.replace('"shared"', '"~no-such-user/shared"'))
+    assert load(path).sites[0].workspace == tmp_path / "~no-such-user" / "shared"
+
+
 FAULTS = {
     "sites[0].name: 'a b' does not fit": ('"cluster"', '"a b"'),
     "sites[1].name: 'cluster' is also the name of site 0": ('"here"', '"cluster"'),

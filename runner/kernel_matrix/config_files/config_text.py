@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from os.path import expanduser, normpath
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,11 @@ def read_config(path: Path, *, kind: str, next_step: str, if_missing: str) -> Co
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"], next_step=if_missing) from None
     return ConfigText(path=path, text=text, kind=kind, next_step=next_step)
+
+
+def resolve(root: Path, written: str) -> Path:
+    """Return the absolute path for a path in a file that lies in ``root``; ``~`` is the home folder."""
+    return Path(normpath(root / expanduser(written)))  # noqa: PTH111  # Path.expanduser raises for unknown users
 
 
 def config_bytes(path: Path) -> bytes:

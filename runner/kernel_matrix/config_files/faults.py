@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kernel_matrix.errors import suggestion
 from kernel_matrix.toml_text import KeyPath
 
 _LONGEST_VALUE = 60  # characters of a quoted value, so that a message stays on one line
@@ -26,6 +27,11 @@ def quote(value: object) -> str:
     """Return ``repr(value)``, shortened to fit on one line."""
     text = repr(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+def unknown_word(word: str, known: Sequence[str]) -> str:
+    """Say that ``word`` is not one of ``known``, and which one it may be."""
+    return f"{quote(word)} is not known; allowed: {listed(known)}{suggestion(word, known)}"
 
 
 def listed(allowed: Iterable[object]) -> str:

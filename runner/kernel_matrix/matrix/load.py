@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernel_matrix.config_files.config_text import ConfigText, read_config
+from kernel_matrix.config_files.config_text import ConfigText, read_config, resolve
 from kernel_matrix.config_files.faults import ConfigFault
 from kernel_matrix.config_files.shape import check_shape, remove_faulty
 from kernel_matrix.environments import AUTO
@@ -25,7 +25,7 @@ from kernel_matrix.matrix import (
 )
 from kernel_matrix.matrix.globs import one_or_many
 from kernel_matrix.matrix.rule_checks import check_rules
-from kernel_matrix.matrix.semantics import check_semantics, platform_of, resolve
+from kernel_matrix.matrix.semantics import check_semantics, platform_of
 from kernel_matrix.matrix.tiers import read_policy, read_protocol, with_policy, with_protocol
 from kernel_matrix.model.enums import Dtype, Language
 from kernel_matrix.toml_text import Position, find

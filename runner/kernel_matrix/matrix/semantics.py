@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from os.path import expanduser, normpath
 from pathlib import Path
 from typing import Any
 
 from kernel_matrix.bundled import BUNDLED_PROBLEMS
-from kernel_matrix.config_files.faults import ConfigFault, listed, quote
+from kernel_matrix.config_files.config_text import resolve
+from kernel_matrix.config_files.faults import ConfigFault, quote, unknown_word
 from kernel_matrix.errors import suggestion
 from kernel_matrix.matrix import VERSION_KEYS, Protocol
 from kernel_matrix.matrix.globs import is_plain, one_or_many
@@ -59,11 +59,6 @@ def check_semantics(document: Table, malformed: Collection[KeyPath], root: Path)
         yield from _find_missing_folders(document, key, root)
     yield from _find_idle_overrides(document)
     yield from _check_protocols(document)
-
-
-def resolve(root: Path, written: str) -> Path:
-    """Return the absolute path for a path in the file; ``~`` is the home folder."""
-    return Path(normpath(root / expanduser(written)))  # noqa: PTH111  # Path.expanduser raises for unknown users
 
 
 def _find_repeated_names(document: Table, key: str) -> Iterator[ConfigFault]:
@@ -126,7 +121,7 @@ def _rules() -> Iterable[str]:
 
 def _unknown_word(path: KeyPath, text: str, known: Sequence[str]) -> Iterator[ConfigFault]:
     if text not in known:
-        yield ConfigFault(path, f"{quote(text)} is not known; allowed: {listed(known)}{suggestion(text, known)}")
+        yield ConfigFault(path, unknown_word(text, known))
 
 
 def _conditions_of_a_cpu(document: Table) -> Iterator[ConfigFault]:
