@@ -62,6 +62,15 @@ session_timeout_s = 90
 build_timeout_s = 60
 """
 
+LOCAL_FLEET = """
+[[sites]]
+name = "here"
+engine = "local"
+sandbox = "process"
+workspace = "workspace"
+"""
+"""A fleet of this machine alone."""
+
 LABEL = "kernel-matrix.run"
 CONTROL_GROUPS = "/sys/fs/cgroup/"
 

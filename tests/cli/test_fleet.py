@@ -8,15 +8,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.baddays.field import ROOT, new_field
+from tests.baddays.field import LOCAL_FLEET, ROOT, new_field
 
-FLEET = """
-[[sites]]
-name = "here"
-engine = "local"
-sandbox = "process"
-workspace = "workspace"
-"""
 GPU = """
 [[gpus]]
 name = "h200"
@@ -30,7 +23,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def field(tmp_path):
     with new_field(tmp_path, environment={"PYTHONPATH": str(ROOT / "runner")}) as made:
-        (made.root / "fleet.toml").write_text(FLEET)
+        (made.root / "fleet.toml").write_text(LOCAL_FLEET)
         made.write_matrix("tiny/honest")
         yield made
 
@@ -85,7 +78,7 @@ def test_check_measures_one_cell_and_keeps_no_record(field):
 def test_check_tells_a_place_where_cells_cannot_run(field):
     script = 'set -- "$0" "$@"; test "$5" = node || { echo "no judge here"; exit 3; }; exec "$@"'
     command = json.dumps(["sh", "-c", script, sys.executable, "-m", "kernel_matrix"])
-    (field.root / "fleet.toml").write_text(f"{FLEET}command = {command}\n")
+    (field.root / "fleet.toml").write_text(f"{LOCAL_FLEET}command = {command}\n")
     ran = field.call("fleet", "check")
     assert ran.returncode == 4
     assert "fail  here/cpu: its trial cell left no record; no judge here" in ran.stdout

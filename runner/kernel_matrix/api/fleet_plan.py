@@ -37,7 +37,7 @@ _CHECK_LIMIT_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetCheck:
-    """What the sites of a fleet have."""
+    """Reports of the nodes of a fleet, and why nothing runs at other places."""
 
     reports: Mapping[SlotKind, NodeReport]
     faults: Mapping[str, str]
@@ -91,7 +91,7 @@ class FleetPlan(RunPlan):
 
     @property
     def order(self) -> FleetOrder:
-        """What a run over the fleet has beyond any other run."""
+        """The fleet, and which of its sites can run which cells."""
         return FleetOrder(
             fleet=self.fleet,
             matrix=self.matrix.path,
@@ -153,7 +153,7 @@ def plan_fleet(
         InfrastructureError: No site has a node that can run anything, or one has another version of what measures.
     """
     loaded = fleet if isinstance(fleet, Fleet) else load_fleet(fleet)
-    pinned = None if lock is None else Path(lock).resolve()
+    pinned = _resolved(lock)
     selection = load_selection(matrix)
     checked = _ask_sites(loaded, matrix, results, pinned, refresh=False)
     if not checked.reports:
@@ -184,19 +184,19 @@ def check_fleet(
         results: Where its records go; a later run takes the reports from there. The records of this check go nowhere.
         lock: The images lock; the matrix's own by default.
     """
-    checked = _ask_sites(fleet, matrix, results, lock, refresh=True)
+    pinned, prefix = _resolved(lock), job_prefix(Path(results) / matrix.name)
+    checked = _ask_sites(fleet, matrix, results, pinned, refresh=True)
     faults, trials = dict(checked.faults), {}
     selection = load_selection(matrix)
     for site in fleet.sites:
         reports = {slot: report for slot, report in checked.reports.items() if slot.site == site.name}
         cells = {slot: _trial_cell(make_plan(matrix, selection, report.inventory)) for slot, report in reports.items()}
-        prefix = job_prefix(Path(results) / matrix.name)
         found = run_trials(
             site,
             ENGINES.load(site.engine).open_session(site, prefix),
             {slot: placed_cell(cell, frozenset((slot,))) for slot, cell in cells.items() if cell is not None},
             prefix=prefix,
-            order=chunk_order(site, matrix.path, None if lock is None else Path(lock).resolve()),
+            order=chunk_order(site, matrix.path, pinned),
             limit_s=_CHECK_LIMIT_S,
         )
         for slot, record in found.items():
@@ -216,15 +216,13 @@ def _trial_cell(plan: Plan) -> Cell | None:
     )
 
 
-def _ask_sites(
-    fleet: Fleet, matrix: Matrix, results: str | Path, lock: str | Path | None, *, refresh: bool
-) -> FleetCheck:
+def _ask_sites(fleet: Fleet, matrix: Matrix, results: str | Path, lock: Path | None, *, refresh: bool) -> FleetCheck:
     """Return what nodes have; ask again where a report is there already if ``refresh``."""
-    prefix = job_prefix(Path(results) / matrix.name)
+    prefix, digest = job_prefix(Path(results) / matrix.name), _digest(matrix, lock)
     reports: dict[SlotKind, NodeReport] = {}
     faults: dict[str, str] = {}
     for site in fleet.sites:
-        order = _order(matrix, lock) | {"sandbox": site.sandbox, "engine": site.engine}
+        order = chunk_order(site, matrix.path, lock) | {"digest": digest}
         try:
             session = ENGINES.load(site.engine).open_session(site, prefix)
             found = ask_nodes(site, session, prefix=prefix, order=order, limit_s=_CHECK_LIMIT_S, refresh=refresh)
@@ -239,9 +237,12 @@ def _ask_sites(
     return FleetCheck(reports=reports, faults=faults)
 
 
-def _order(matrix: Matrix, lock: str | Path | None) -> dict[str, Any]:
-    """Return what reports of nodes depend on, besides the site."""
-    pinned = matrix.lock_path if lock is None else Path(lock).resolve()
-    files = [path.read_bytes() for path in (matrix.path, pinned) if path.is_file()]
-    digest = hashlib.sha256(b"\0".join((__version__.encode(), *files))).hexdigest()
-    return {"matrix": str(matrix.path), "digest": digest, **({} if lock is None else {"lock": str(pinned)})}
+def _digest(matrix: Matrix, lock: Path | None) -> str:
+    """Return a digest of this version and of the files that a node's report depends on."""
+    files = [path.read_bytes() for path in (matrix.path, lock or matrix.lock_path) if path.is_file()]
+    return hashlib.sha256(b"\0".join((__version__.encode(), *files))).hexdigest()
+
+
+def _resolved(lock: str | Path | None) -> Path | None:
+    """Return the path of an images lock as nodes find it."""
+    return None if lock is None else Path(lock).resolve()

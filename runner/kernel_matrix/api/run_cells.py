@@ -31,6 +31,7 @@ from kernel_matrix.executors import EXECUTORS, CellRun
 from kernel_matrix.executors.engines import ENGINES
 from kernel_matrix.executors.events import EventKind, RunEvent, RunMessage
 from kernel_matrix.executors.fleet.fleet_run import FleetOrder, FleetRun, FleetSites
+from kernel_matrix.executors.fleet.site_run import WITHDRAWN_FILE
 from kernel_matrix.executors.local import Rerun, cells_to_run
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.hosts.identity import host_identity
@@ -75,7 +76,6 @@ __all__ = [
 ]
 
 
-WITHDRAWN_FILE = "withdrawn.json"
 _MOST_CELL_FILE_BYTES = 64 << 20
 _MOST_UNREADABLE = 10
 """Unreadable files that a run names one by one; checkouts of benchmarks may have hundreds."""

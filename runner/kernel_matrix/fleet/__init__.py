@@ -6,6 +6,7 @@ in :mod:`kernel_matrix.executors.engines` submit jobs and say what became of the
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,11 @@ class Site:
     jobs: int | None = None
     hours: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def start(self) -> tuple[str, ...]:
+        """The words that start kernel-matrix on a node."""
+        return self.command or (sys.executable, "-m", "kernel_matrix")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,11 +122,11 @@ class SlurmLab:
         self.call("scontrol", "update", f"nodename={node}", "state=resume", check=False)
 
     def signal(self, daemon: str, number: signal.Signals) -> None:
-        """Send a signal to ``slurmctld`` or ``slurmd.<node>``."""
+        """Send a signal to ``slurmctld``, ``slurmd.<node>`` or ``munge``."""
         os.kill(self._pid(daemon), number)
 
     def is_alive(self, daemon: str) -> bool:
-        """Whether ``slurmctld`` or ``slurmd.<node>`` runs, and is not stopped."""
+        """Return whether ``slurmctld`` or ``slurmd.<node>`` runs and is not stopped."""
         try:
             status = Path(f"/proc/{self._pid(daemon)}/stat").read_text()
         except (OSError, ValueError):
@@ -161,21 +161,15 @@ def slurm_lab(folder: Path) -> Iterator[SlurmLab]:
     finally:
         lab.call("scancel", "-u", "root", check=False)
         for daemon in ("slurmctld", *(f"slurmd.{node}" for node in NODES), "munge"):
-            _end(folder / f"{daemon}.pid")
+            with suppress(FileNotFoundError, ValueError, ProcessLookupError):
+                lab.signal(daemon, signal.SIGTERM)
 
 
 _MUNGE = {"socket": "socket", "key-file": "key", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
 
 
-def _end(pid_file: Path) -> None:
-    try:
-        os.kill(int(pid_file.read_text()), 15)
-    except (FileNotFoundError, ValueError, ProcessLookupError):
-        return
-
-
 def _free_ports(number: int) -> int:
-    """Return the first of ``number`` ports in a row that nobody has."""
+    """Return the first of ``number`` consecutive free ports."""
     for first in range(20_000 + os.getpid() % 10_000, 60_000, number):
         with ExitStack() as opened, suppress(OSError):
             for port in range(first, first + number):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -10,18 +11,9 @@ import pytest
 
 from tests.baddays.field import new_field
 from tests.executors.engines.slurm_lab import missing_programs, slurm_lab
+from tests.executors.fleet.faults import FLEET
 
 ROOT = Path(__file__).parents[3]
-FLEET = """
-[[sites]]
-name = "lab"
-engine = "slurm"
-sandbox = "process"
-workspace = "workspace"
-gpus = ["cpu"]
-command = {command}
-options = {{ partition = "night" }}
-"""
 
 
 def pytest_collection_modifyitems(items):
@@ -46,6 +38,6 @@ def field(tmp_path, lab):
     environment = {**lab.environment, "PYTHONPATH": str(ROOT / "runner")}
     with new_field(tmp_path, environment=environment) as made:
         start = ["env", f"PYTHONPATH={ROOT / 'runner'}", sys.executable, "-m", "kernel_matrix"]
-        quoted = ", ".join(f'"{word}"' for word in start)
-        (made.root / "fleet.toml").write_text(FLEET.format(command=f"[{quoted}]"))
+        text = FLEET.format(resources=json.dumps(["cpu"]), command=json.dumps(start))
+        (made.root / "fleet.toml").write_text(text)
         yield made

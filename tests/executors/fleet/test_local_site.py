@@ -4,43 +4,29 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.baddays.field import new_field
+from tests.baddays.field import LOCAL_FLEET, new_field
+from tests.baddays.living import until
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 NAMES = ("answers_twice", "closes_the_socket", "honest", "wrong")
-FLEET = """
-[[sites]]
-name = "here"
-engine = "local"
-sandbox = "process"
-workspace = "workspace"
-"""
 
 
 @pytest.fixture
 def field(tmp_path):
     root = Path(__file__).parents[3] / "runner"
     with new_field(tmp_path, environment={"PYTHONPATH": str(root)}) as made:
-        (made.root / "fleet.toml").write_text(FLEET)
+        (made.root / "fleet.toml").write_text(LOCAL_FLEET)
         made.write_matrix(*(f"tiny/{name}" for name in NAMES))
         yield made
 
 
 def candidates(field):
     return Counter(record["cell"]["candidate"].removeprefix("tiny/") for record in field.records())
-
-
-def wait_until(true):
-    end = time.monotonic() + 100
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def test_records_of_all_cells_come_home(field):
@@ -51,7 +37,7 @@ def test_records_of_all_cells_come_home(field):
 
 def test_process_of_a_killed_head_goes_on(field):
     with field.start("run", "--fleet", "fleet.toml") as head:
-        wait_until(field.records)
+        until(field.records)
         head.send_signal(signal.SIGKILL)
     assert "running" in field.call("fleet", "status").stdout
     assert field.call("run", "--fleet", "fleet.toml").returncode == 0
@@ -60,10 +46,10 @@ def test_process_of_a_killed_head_goes_on(field):
 
 def test_cancel_ends_the_process_and_what_it_measured_is_collected(field):
     with field.start("run", "--fleet", "fleet.toml") as head:
-        wait_until(field.records)
+        until(field.records)
         head.send_signal(signal.SIGKILL)
     assert field.call("fleet", "cancel").returncode == 0
-    wait_until(lambda: "running" not in field.call("fleet", "status").stdout)
+    until(lambda: "running" not in field.call("fleet", "status").stdout)
     assert "0 chunks go on" in field.call("fleet", "collect").stdout
     assert max(candidates(field).values()) == 1
 
@@ -77,11 +63,11 @@ def break_site(field, *others):
     runner = Path(__file__).parents[3] / "runner"
     script.write_text(BROKEN.format(runner=runner, python=sys.executable))
     command = f'command = ["/bin/sh", "{script}"]\n'
-    (field.root / "fleet.toml").write_text(FLEET.replace('"here"', '"broken"') + command + "".join(others))
+    (field.root / "fleet.toml").write_text(LOCAL_FLEET.replace('"here"', '"broken"') + command + "".join(others))
 
 
 def test_cells_of_a_broken_site_run_elsewhere(field):
-    break_site(field, FLEET.replace('"workspace"', '"other"'))
+    break_site(field, LOCAL_FLEET.replace('"workspace"', '"other"'))
     field.call("run", "--fleet", "fleet.toml")
     assert candidates(field) == dict.fromkeys(NAMES, 1)
 

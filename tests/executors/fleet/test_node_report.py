@@ -30,7 +30,6 @@ REPORT = NodeReport(
     version=__version__,
     measurement_versions={name: measurement_version(name) for name in PLATFORMS},
     hostname="n17",
-    at="2026-01-02T03:00:00Z",
     inventory=HostInventory(
         gpus=(H200_DEVICE, CPU_DEVICE),
         sandbox="docker",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from kernel_matrix.config_files.faults import ConfigFault
 from kernel_matrix.errors import InfrastructureError
@@ -18,13 +18,16 @@ from kernel_matrix.fleet import Site
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.plugins import Registry
 
+LOG_FILE: Final = "log.txt"
+"""In the folder of a job: what it prints."""
+
 
 class EngineError(InfrastructureError):
     """The engine of a site does not answer, or refuses what it is asked; the run goes on at the other sites."""
 
 
 class JobState(str, Enum):
-    """What an engine knows of a job."""
+    """State of a job, as its engine reports it."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -33,10 +36,15 @@ class JobState(str, Enum):
     LOST = "lost"
     """It was killed, its node died, or it could never begin."""
 
+    @property
+    def is_over(self) -> bool:
+        """True if the job will not run any more."""
+        return self in (JobState.ENDED, JobState.LOST)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """A job as its engine tells it."""
+    """State of a job, and where it is or was."""
 
     state: JobState
     reason: str = ""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kernel_matrix.config_files.faults import ConfigFault
-from kernel_matrix.executors.engines import EngineError, Job, JobState, JobStatus
+from kernel_matrix.executors.engines import LOG_FILE, EngineError, Job, JobState, JobStatus
 from kernel_matrix.fleet import Site
 from kernel_matrix.hosts.process_token import owner_alive, owner_token
 from kernel_matrix.inside.atomic_write import replace_file
@@ -73,7 +73,7 @@ class LocalSession:
             raise EngineError(what, next_step="wait for the jobs there, or end them: kernel-matrix fleet cancel")
         # The shell stays, to keep how the process ended where nobody waits for it.
         script = f'"$@"; echo $? > {_EXIT_FILE}'
-        with (job.folder / "log.txt").open("ab") as log:
+        with (job.folder / LOG_FILE).open("ab") as log:
             process = subprocess.Popen(
                 ("/bin/sh", "-c", script, "sh", *job.command),
                 cwd=job.folder,

@@ -17,7 +17,7 @@ from typing import Any, Final
 from kernel_matrix.config_files.faults import ConfigFault
 from kernel_matrix.config_files.shape import check_shape
 from kernel_matrix.errors import suggestion
-from kernel_matrix.executors.engines import EngineError, Job, JobState, JobStatus
+from kernel_matrix.executors.engines import LOG_FILE, EngineError, Job, JobState, JobStatus
 from kernel_matrix.fleet import Site
 from kernel_matrix.platforms import Gpu
 
@@ -99,7 +99,7 @@ class SlurmSession:
         asked = {
             "job-name": job.token,
             "chdir": str(job.folder),
-            "output": str(job.folder / "log.txt"),
+            "output": str(job.folder / LOG_FILE),
             "open-mode": "append",
             "export": "NIL",
             "signal": _SIGNALLED_BEFORE_END,

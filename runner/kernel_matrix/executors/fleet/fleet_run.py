@@ -44,7 +44,7 @@ _PARTING_S: Final = 90.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOrder:
-    """What a run over a fleet has beyond any other run."""
+    """The fleet of a run, and which of its sites can run which cells."""
 
     fleet: Fleet
     matrix: Path

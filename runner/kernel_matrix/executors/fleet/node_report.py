@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,14 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from kernel_matrix.errors import InfrastructureError, KernelMatrixError
-from kernel_matrix.executors.engines import ENGINES, EngineSession, Job, JobState
+from kernel_matrix.executors.engines import ENGINES, LOG_FILE, EngineSession, Job
 from kernel_matrix.fleet import Site
 from kernel_matrix.fleet.chunks import SlotKind
 from kernel_matrix.hosts.code_versions import measurement_version
 from kernel_matrix.hosts.survey import survey
 from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.matrix.load import load_matrix
-from kernel_matrix.model.instants import utc_now
 from kernel_matrix.model.messages import from_json, to_json
 from kernel_matrix.plan.host_inventory import HostInventory
 from kernel_matrix.platforms.registry import PLATFORMS
@@ -41,8 +39,6 @@ class NodeReport:
     measurement_versions: Mapping[str, str]
     """Platform → version of the code that measures; times of different ones are not compared."""
     hostname: str
-    at: str
-    """When, by the node's clock."""
     inventory: HostInventory
     """With the devices that the engine gave to the job."""
     image_ids: Mapping[str, str]
@@ -66,7 +62,6 @@ def describe_node(matrix: Path, *, sandbox: str, lock: Path | None, engine: str)
         version=__version__,
         measurement_versions={name: measurement_version(name) for name in PLATFORMS},
         hostname=platform.node(),
-        at=utc_now(),
         inventory=replace(host.inventory, gpus=mine),
         image_ids={name: image.id for name, image in host.images.items()},
     )
@@ -94,7 +89,7 @@ def ask_nodes(
         site: The site.
         session: Its engine, for jobs whose names begin with ``prefix``.
         prefix: Name of the store of results.
-        order: What the reports depend on: matrix, lock, sandbox, engine, and digests of the former two.
+        order: What the reports depend on: what ``chunk.json`` holds besides the cells, and a digest of its files.
         limit_s: How long jobs may wait and take.
         refresh: Ask again where a report for the same ``order`` is there.
 
@@ -122,8 +117,7 @@ def ask_nodes(
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
             replace_file(folder / SPEC_FILE, json.dumps(dict(order)))
-            start = site.command or (sys.executable, "-m", "kernel_matrix")
-            command = (*start, "cell", "node", str(folder / SPEC_FILE))
+            command = (*site.start, "cell", "node", str(folder / SPEC_FILE))
             session.submit(Job(token=token, resource=resource, folder=folder, command=command))
             asked[slot] = folder
     _wait_for(session, {folder.name for folder in asked.values()}, limit_s)
@@ -147,7 +141,7 @@ def _wait_for(session: EngineSession, tokens: set[str], limit_s: float) -> None:
     end_s = time.monotonic() + limit_s
     while time.monotonic() < end_s:
         statuses = session.statuses()
-        if all(token in statuses and statuses[token].state in (JobState.ENDED, JobState.LOST) for token in tokens):
+        if all(token in statuses and statuses[token].state.is_over for token in tokens):
             return
         time.sleep(_LOOK_EVERY_S)
 
@@ -157,7 +151,7 @@ def _read(folder: Path) -> NodeReport | str:
         document = read_object(folder / REPORT_FILE)
         return str(document["error"]) if "error" in document else from_json(NodeReport, document)
     except UntrustedJsonError as error:
-        log = folder / "log.txt"
+        log = folder / LOG_FILE
         said = log.read_text(errors="replace")[-500:].strip() if log.is_file() else "its job did not begin in time"
         return f"no report: {error.reason}; {said}"
     except ValueError as error:

@@ -2,11 +2,11 @@
 
 A chunk is a folder in the site's workspace::
 
-    <workspace>/<store id>/<chunk>/chunk.json       what to run, read by ``kernel-matrix cell run``
-                                   withdrawn.json   cells that other chunks have taken over
-                                   resource.txt     on which GPU model
-                                   records/ …       a store of the chunk's own, so that no two processes write to one
-                                   log.txt          output of the job
+    <workspace>/<store>/<chunk>/chunk.json       what to run, read by ``kernel-matrix cell run``
+                                withdrawn.json   cells that other chunks have taken over
+                                resource.txt     on which GPU model
+                                records/ …       a store of the chunk's own, so that no two processes write to one
+                                log.txt          output of the job
 
 The name of the folder is the job's, too. When a chunk has ended and its records are home, its folder is removed. So
 whatever is there belongs to chunks that are under way, or were left by a head that died: a later run goes on with them.
@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kernel_matrix.errors import StoreError
-from kernel_matrix.executors.engines import EngineSession, Job, JobState
+from kernel_matrix.executors.engines import LOG_FILE, EngineSession, Job, JobState
 from kernel_matrix.fleet import Site
 from kernel_matrix.fleet.chunks import Chunk, SlotKind
 from kernel_matrix.inside.atomic_write import replace_file
@@ -38,10 +37,8 @@ from kernel_matrix.results.store import RecordStore
 
 CHUNK_FILE: Final = "chunk.json"
 WITHDRAWN_FILE: Final = "withdrawn.json"
-LOG_FILE: Final = "log.txt"
 RESOURCE_FILE: Final = "resource.txt"
 _TAIL_BYTES: Final = 2000
-_ENDS: Final = (JobState.ENDED, JobState.LOST)
 _CLOCK_NOISE_S: Final = 2.0
 """Clocks that a network time service keeps differ by far less, and a shared file system shows files later."""
 _SETTLING_S: Final = 60.0
@@ -112,7 +109,7 @@ class ChunkState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteNews:
-    """What a look at a site found."""
+    """What is new at a site since the last look."""
 
     records: Sequence[tuple[ActiveChunk, Record]]
     warnings: Sequence[str]
@@ -145,6 +142,8 @@ class SiteRun:
         self.active: dict[int, ActiveChunk] = {}
         self.clocks_ahead_s: dict[str, float] = {}
         """Node whose clock differs from this machine's → by how many seconds, at least, it is ahead."""
+        self._left: dict[str, ActiveChunk] = {}
+        """Name → a chunk of an earlier run whose job goes on."""
         self._session = session
         self._prefix = prefix
         self._order = order
@@ -192,8 +191,7 @@ class SiteRun:
         self.active[chunk.number] = ActiveChunk(
             chunk.number, chunk.slot, token, folder, time.monotonic(), chunk.shortest_s, utc_now()
         )
-        start = self.site.command or (sys.executable, "-m", "kernel_matrix")
-        command = (*start, "cell", "run", str(folder / CHUNK_FILE), "--out", str(folder), "--json")
+        command = (*self.site.start, "cell", "run", str(folder / CHUNK_FILE), "--out", str(folder), "--json")
         self._session.submit(Job(token=token, resource=chunk.slot.resource, folder=folder, command=command))
 
     def recover(self) -> tuple[list[Record], dict[str, LeftChunk]]:
@@ -214,10 +212,11 @@ class SiteRun:
             records += [found for found in self._new_records(chunk) if not isinstance(found, str)]
             self._adopt_runs(chunk.folder)
             status = statuses.get(chunk.token)
-            is_gone = _age_s(order) > _SETTLING_S if status is None else status.state in _ENDS
+            is_gone = _age_s(order) > _SETTLING_S if status is None else status.state.is_over
             if is_gone:
                 _remove(chunk.folder)
             else:
+                self._left[chunk.token] = chunk
                 going_on[chunk.token] = LeftChunk.read(chunk.folder)
         return records, going_on
 
@@ -244,9 +243,10 @@ class SiteRun:
             )
 
     def resume(self, name: str, chunk: Chunk) -> None:
-        """Go on with a chunk of an earlier run."""
-        folder = self._folder / name
-        self.active[chunk.number] = ActiveChunk(chunk.number, chunk.slot, name, folder, time.monotonic())
+        """Go on with a chunk of an earlier run, which :meth:`recover` has found."""
+        left = self._left.pop(name)
+        left.number, left.slot, left.known_s = chunk.number, chunk.slot, time.monotonic()
+        self.active[chunk.number] = left
 
     def withdraw(self, number: int, ids: Sequence[str]) -> None:
         """Tell a chunk's process which cells others have now; if that fails, cells run twice."""
@@ -271,7 +271,7 @@ class SiteRun:
                 continue
             chunk.known_s, chunk.node, chunk.reason = now, status.node or chunk.node, status.reason
             chunk.has_begun |= status.state in (JobState.RUNNING, JobState.ENDED) or (chunk.folder / LOG_FILE).is_file()
-            if status.state in _ENDS:
+            if status.state.is_over:
                 ended.append((chunk, status.state is JobState.LOST))
         records: list[tuple[ActiveChunk, Record]] = []
         warnings: list[str] = []

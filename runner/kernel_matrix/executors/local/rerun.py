@@ -26,7 +26,7 @@ class Rerun(str, Enum):
 
 
 class RunPlace(Protocol):
-    """Where cells would run: this host, or the nodes of a fleet."""
+    """A place where cells can run: this host, or the nodes of a fleet."""
 
     def conditions(self, cell: Cell) -> Conditions:
         """Return what a cell would meet there."""
