@@ -124,7 +124,11 @@ class Engine(Protocol):
 ENGINES: Registry[Engine] = Registry(
     "engine",
     "kernel_matrix.engines",
-    {"local": "kernel_matrix.executors.engines.local", "slurm": "kernel_matrix.executors.engines.slurm"},
+    {
+        "local": "kernel_matrix.executors.engines.local",
+        "slurm": "kernel_matrix.executors.engines.slurm",
+        "ray": "kernel_matrix.executors.engines.ray_jobs",
+    },
     members=("check_options", "allocated", "open_session"),
 )
 """Name → engine."""
