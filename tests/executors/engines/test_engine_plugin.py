@@ -53,7 +53,7 @@ def test_cells_run_through_an_engine_of_another_package(call, field):
     assert len(field.records()) == 2
     check, *chunks = (field.root / "workspace" / "jobs.txt").read_text().splitlines()
     assert check.startswith("core km-")
-    assert check.endswith("-check-core")
+    assert "-check-core-" in check
     assert chunks
     assert list((field.root / "workspace").rglob("chunk.json")) == []
 

@@ -43,7 +43,10 @@ def check_options(options: Mapping[str, Any]) -> Iterable[ConfigFault]:
 
 
 def allocated(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """Return the devices of this job, by ``CUDA_VISIBLE_DEVICES`` as Ray sets it: places among the node's; else its CPUs."""
+    """Return the devices of this job; its CPUs if it has none.
+
+    Ray sets ``CUDA_VISIBLE_DEVICES``: places among all devices of the node, in the driver's order, or UUIDs.
+    """
     listed = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if not listed:
         return tuple(gpu for gpu in gpus if gpu.minor is None)

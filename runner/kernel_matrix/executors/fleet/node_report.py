@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import secrets
 import shutil
 import time
 from collections.abc import Mapping
@@ -108,13 +109,17 @@ def ask_nodes(
     }
     asked: dict[SlotKind, Path] = {}
     for resource in wanted:
-        slot, token = SlotKind(site.name, resource), f"{prefix}-check-{resource}"
-        folder = site.workspace / prefix / token
-        known = None if refresh else _known(folder, order)
+        slot, begin = SlotKind(site.name, resource), f"{prefix}-check-{resource}-"
+        earlier = sorted((site.workspace / prefix).glob(f"{begin}??????"))
+        known = None if refresh else next(filter(None, (_known(folder, order) for folder in earlier)), None)
         if known is not None:
             found[slot] = known
         elif slot not in found:
-            shutil.rmtree(folder, ignore_errors=True)
+            for folder in earlier:
+                shutil.rmtree(folder, ignore_errors=True)
+            # Engines take a name once.
+            token = f"{begin}{secrets.token_hex(3)}"
+            folder = site.workspace / prefix / token
             folder.mkdir(parents=True)
             replace_file(folder / SPEC_FILE, json.dumps(dict(order)))
             command = (*site.start, "cell", "node", str(folder / SPEC_FILE))
