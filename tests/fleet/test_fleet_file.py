@@ -8,6 +8,7 @@ import pytest
 
 from kernel_matrix.config_files.faults import ConfigFault
 from kernel_matrix.errors import ConfigError
+from kernel_matrix.executors.engines import ray_jobs
 from kernel_matrix.fleet.fleet_file import load_fleet
 
 WHOLE = """
@@ -99,3 +100,19 @@ def test_file_that_is_not_there_names_init(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read: No such file") as caught:
         load(tmp_path / "fleet.toml")
     assert caught.value.next_step == "kernel-matrix init --example fleet writes one"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "address: missing"),
+        ({"address": "head:8265"}, "'head:8265' does not fit"),
+        ({"address": "http://user:secret@head:8265"}, "does not fit"),
+        ({"address": "http://head:8265", "cpus": 0}, "cpus: 0 is out of range"),
+        ({"address": "https://head:8265/", "cpus": 2, "memory_gib": 1.5}, None),
+        ({"address": "http://[fd00::1]:8265"}, None),
+    ],
+)
+def test_options_of_ray(options, said):
+    faults = [f"{'.'.join(map(str, fault.path))}: {fault.text}" for fault in ray_jobs.check_options(options)]
+    assert [said in fault for fault in faults] == ([True] if said else [])

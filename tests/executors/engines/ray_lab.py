@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import requests
@@ -34,7 +33,7 @@ class RayLab:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.host = _own_address()
-        self._port, self._dashboard = _free_ports(self.host)
+        self._port, self._dashboard, *self._agents = _free_ports(self.host, 2 + len(NODES))
         self._nodes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -53,18 +52,20 @@ class RayLab:
         assert program is not None
         words = [program, "start", "--block", *role, f"--node-ip-address={self.host}", f"--num-cpus={_CORES}"]
         words += [f"--num-gpus={gpus}", f"--resources={json.dumps({f'accelerator_type:{model}': 1})}"]
-        words += [f"--object-store-memory={_OBJECT_STORE_BYTES}", "--disable-usage-stats"]
+        agent = self._agents[list(NODES).index(name)]
+        words += [
+            f"--dashboard-agent-listen-port={agent}",
+            f"--object-store-memory={_OBJECT_STORE_BYTES}",
+            "--disable-usage-stats",
+        ]
         with (self.folder / f"{name}.log").open("ab") as log:
             self._nodes[name] = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
 
     def kill(self, name: str) -> None:
-        """Kill the processes of a node at once; those of jobs go on, as they do on a real node."""
-        marker = f"accelerator_type:{NODES[name][0]}"
-        found = subprocess.run(("pgrep", "-f", f"raylet.*{marker}"), capture_output=True, text=True, check=False)
-        for pid in (*map(int, found.stdout.split()), self._nodes[name].pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self._nodes.pop(name).wait()
+        """Kill the daemons of a node at once; the processes of jobs go on, as they do on a real node."""
+        process = self._nodes.pop(name)
+        subprocess.run(("pkill", "-9", "-s", str(process.pid)), check=False)
+        process.wait()
 
     def alive(self) -> list[str]:
         """GPU models of the nodes that the cluster counts as alive."""
@@ -78,9 +79,8 @@ class RayLab:
 
     def stop(self) -> None:
         """Kill every node; asked to end, they would drain for half a minute."""
-        for process in self._nodes.values():
-            process.kill()
-            process.wait()
+        for name in list(self._nodes):
+            self.kill(name)
         subprocess.run(("pkill", "-9", "-f", str(self.folder)), check=False)
 
 
@@ -119,9 +119,11 @@ def _own_address() -> str:
         return str(probe.getsockname()[0])
 
 
-def _free_ports(host: str) -> tuple[int, int]:
-    """Return two ports that nobody has, outside of those that Ray gives to its workers."""
-    for port in range(20_000 + os.getpid() % 10_000, 60_000, 2):
-        with suppress(OSError), socket.create_server((host, port)), socket.create_server((host, port + 1)):
-            return port, port + 1
+def _free_ports(host: str, number: int) -> range:
+    """Return ports in a row that nobody has, outside of those that Ray gives to its workers."""
+    for first in range(20_000 + os.getpid() % 10_000, 60_000, number):
+        with ExitStack() as opened, suppress(OSError):
+            for port in range(first, first + number):
+                opened.enter_context(socket.create_server((host, port)))
+            return range(first, first + number)
     raise OSError("no ports are free")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernel_matrix.executors.engines import EngineError, local, slurm
+from kernel_matrix.executors.engines import EngineError, local, ray_jobs, slurm
 from kernel_matrix.platforms import Gpu
 
 CPU = Gpu(platform="cpu", uuid="cpu", name="EPYC")
@@ -82,3 +82,20 @@ def test_local_device_that_is_not_here_is_told(monkeypatch, uuid, said):
         allocated(local)
     assert caught.value.what == f"the device {said} of this job is not here"
     assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("listed", "uuids"),
+    [("-7", ("GPU-10",)), ("0", ("GPU-3",)), ("1,3", ("GPU-2", "GPU-0")), ("GPU-2", ("GPU-2",)), ("", ("cpu",))],
+)
+def test_ray_names_indexes_of_the_driver_or_uuids(monkeypatch, listed, uuids):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    assert allocated(ray_jobs) == uuids
+
+
+@pytest.mark.parametrize("listed", ["9", "0,9", "0,0", "0,GPU-3", "GPU-1", "NoDevFiles", " 0", "0,"])
+def test_ray_device_that_is_not_here_is_told(monkeypatch, listed):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    with pytest.raises(EngineError) as caught:
+        allocated(ray_jobs)
+    assert caught.value.what.startswith(f"Ray gave this job GPU {listed}, and the driver knows: NVIDIA H200 (-7), ")

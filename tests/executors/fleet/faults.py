@@ -32,12 +32,17 @@ PLAYER = Path(__file__).with_name("quick_node.py")
 _RUN = ("run", "--fleet", "fleet.toml", "--json")
 
 
-def prepare(place: Field, cells: int, seconds: float, resources: tuple[str, ...] = ("cpu",)) -> None:
-    """Write a matrix of ``cells`` cells, and a fleet whose nodes take ``seconds`` for each."""
+def write_copies(place: Field, cells: int) -> None:
+    """Write a matrix of ``cells`` cells, whose candidates are copies of one."""
     for number in range(cells):
         for end in (".py", ".toml"):
             shutil.copy(place.candidates / f"honest{end}", place.candidates / f"copy_{number:04}{end}")
     place.write_matrix("tiny/copy_*")
+
+
+def prepare(place: Field, cells: int, seconds: float, resources: tuple[str, ...] = ("cpu",)) -> None:
+    """Write a matrix of ``cells`` cells, and a fleet whose nodes take ``seconds`` for each."""
+    write_copies(place, cells)
     start = ["env", f"PYTHONPATH={ROOT / 'runner'}:{ROOT}", sys.executable, str(PLAYER), str(seconds)]
     text = FLEET.format(resources=json.dumps(resources), command=json.dumps(start))
     (place.root / "fleet.toml").write_text(text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -34,6 +35,8 @@ _SHARE: Final = 0.001
 """How much of it a job takes: a node has 1 of it, however many GPUs it has."""
 _STOP_WAIT_S: Final = 60
 """The runner gets a minute to end its cell and to give the GPU back before a job is killed."""
+_NOT_YET: Final = "No available agent"
+"""What a head says whose nodes have just been started."""
 _STATES: Final = {"PENDING": JobState.WAITING, "RUNNING": JobState.RUNNING, "SUCCEEDED": JobState.ENDED}
 
 
@@ -45,16 +48,16 @@ def check_options(options: Mapping[str, Any]) -> Iterable[ConfigFault]:
 def allocated(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
     """Return the devices of this job; its CPUs if it has none.
 
-    Ray sets ``CUDA_VISIBLE_DEVICES``: places among all devices of the node, in the driver's order, or UUIDs.
+    Ray sets ``CUDA_VISIBLE_DEVICES`` to the driver's indexes, or to UUIDs.
     """
     listed = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if not listed:
         return tuple(gpu for gpu in gpus if gpu.minor is None)
-    with_node = sorted((gpu for gpu in gpus if gpu.minor is not None), key=lambda gpu: gpu.minor or 0)
-    named = {gpu.uuid: gpu for gpu in with_node} | {str(place): gpu for place, gpu in enumerate(with_node)}
+    with_node = [gpu for gpu in gpus if gpu.minor is not None]
+    named = {gpu.uuid: gpu for gpu in with_node} | {str(gpu.index): gpu for gpu in with_node}
     words = listed.split(",")
-    if not set(words) <= set(named) or len(set(words)) < len(words):
-        here = ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in with_node) or "none"
+    if not set(words) <= set(named) or len({named[word] for word in words}) < len(words):
+        here = ", ".join(f"{gpu.name} ({gpu.index})" for gpu in with_node) or "none"
         what = f"Ray gave this job GPU {listed}, and the driver knows: {here}"
         raise EngineError(what, next_step="start Ray on this node with all of its GPUs")
     return tuple(named[word] for word in words)
@@ -106,7 +109,16 @@ class RaySession:
         if job.resource != CPU:
             document["entrypoint_num_gpus"] = 1
             document["entrypoint_resources"] = {f"{_MODEL}{self._spelled(job.resource)}": _SHARE}
-        self._call("POST", "/api/jobs/", document)
+        end_s = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                self._call("POST", "/api/jobs/", document)
+            except EngineError as error:  # noqa: PERF203  # a head whose nodes have just been started is asked again
+                if _NOT_YET not in error.what or time.monotonic() > end_s:
+                    raise
+                time.sleep(1)
+            else:
+                return
 
     def statuses(self) -> Mapping[str, JobStatus]:
         """Return token → status of the run's jobs."""
