@@ -63,7 +63,10 @@ def test_cells_run_through_an_engine_of_another_package(call, field):
     [
         (("nice = 5", "nice = 20"), "sites[0].options.nice: 20 is out of range; must be from 0 to 19"),
         (("nice = 5", "nise = 5"), "sites[0].options.nise: unknown key; allowed: nice"),
-        (('"nice"', '"nicer"'), "sites[0].engine: 'nicer' is not known; allowed: local, slurm, ray, nice; did you mean"),
+        (
+            ('"nice"', '"nicer"'),
+            "sites[0].engine: 'nicer' is not known; allowed: local, slurm, ray, nice; did you mean",
+        ),
     ],
 )
 def test_wrong_option_of_it_is_one_line(call, field, change, said):

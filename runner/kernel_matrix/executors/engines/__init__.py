@@ -1,4 +1,4 @@
-"""Engines that start jobs at the sites of a fleet: ``local`` and ``slurm``.
+"""Engines that start jobs at the sites of a fleet: ``local``, ``slurm`` and ``ray``.
 
 An engine is a module with the members of :class:`Engine`. To add one, add a module here and a line in :data:`ENGINES`,
 or an entry point of another package in the group ``kernel_matrix.engines``.
