@@ -27,10 +27,11 @@ from kernel_matrix.errors import (
     UsageError,
     suggestion,
 )
-from kernel_matrix.executors import EXECUTORS, CellRun
+from kernel_matrix.executors import EXECUTORS, CellRun, Executor
 from kernel_matrix.executors.engines import ENGINES
 from kernel_matrix.executors.events import EventKind, RunEvent, RunMessage
 from kernel_matrix.executors.fleet.fleet_run import FleetOrder, FleetRun, FleetSites
+from kernel_matrix.executors.fleet.head import leading
 from kernel_matrix.executors.fleet.site_run import WITHDRAWN_FILE
 from kernel_matrix.executors.local import Rerun, cells_to_run
 from kernel_matrix.executors.run_policy import RunPolicy
@@ -351,27 +352,28 @@ class CellSelection:
             failed = line.startswith(NOT_REPAIRED)
             tell(RunMessage(text=line if failed else f"swept: {line}", is_error=failed))
         store = RecordStore(folder)
-        earlier = None if self.order is not None else _last_sandbox(store)
+        if self.order is not None:
+            with leading(folder):
+                sites = FleetSites(self.order, store)
+                sites.recover()
+                return self._run(store, partial(FleetRun, sites), policy, rerun, tell)
+        earlier = _last_sandbox(store)
         if earlier not in (None, self.host.sandbox.name):
             what = f"the last run in {folder} used sandbox {earlier}; compare times of one sandbox only"
             choices = f"--sandbox {earlier} stays with it, --rerun stale measures the earlier cells again"
             tell(RunMessage(text=f"{what}: {choices}"))
-        sites = None if self.order is None else FleetSites(self.order, store)
-        if sites is not None:
-            sites.recover()
+        return self._run(store, EXECUTORS.load(self.executor), policy, rerun, tell)
+
+    def _run(self, store: RecordStore, start: Executor, policy: RunPolicy, rerun: Rerun, tell: Listener) -> RunResult:
         cells = cells_to_run(self.runnable, store, self.order or self.host, rerun)
         done = len(self.runnable) - len(cells)
         tell(RunStarted(host=self.host, cells=cells, done=done, skipped=self.skipped, places=self.places))
-        running: CellRun
-        if sites is not None:
-            running = FleetRun(cells, sites, policy)
-        else:
-            running = EXECUTORS.load(self.executor)(cells, self.host, store, policy)
+        running = start(cells, self.host, store, policy)
         with self._run_file(store, policy.run_id, running):
             _report_events(running, tell)
         result = RunResult(
             run_id=policy.run_id,
-            folder=folder,
+            folder=store.root,
             planned=running.planned,
             left=running.left,
             counts=running.counts,

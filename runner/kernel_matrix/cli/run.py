@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,8 +20,11 @@ from kernel_matrix.cli.options import (
     Unpinned,
     command_line,
 )
-from kernel_matrix.cli.output import print_json
+from kernel_matrix.cli.output import print_json, write_line
 from kernel_matrix.errors import UsageError
+
+if TYPE_CHECKING:
+    from kernel_matrix.api.plan import Matrix
 
 
 def _only_candidate(value: str | None) -> str | None:
@@ -49,6 +53,7 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the exact contai
 _CompileOnly = Annotated[
     bool, typer.Option("--compile-only", help="Build for every GPU of the matrix, here or not, and run nothing.")
 ]
+_Detach = Annotated[bool, typer.Option("--detach", help="With --fleet: go on in the background.")]
 _Executor = Annotated[str, typer.Option("--executor", help="Who runs the cells: local, or what a package adds.")]
 
 
@@ -75,6 +80,7 @@ def run(
     compile_only: _CompileOnly = False,
     executor: _Executor = "local",
     fleet: FleetFile = None,
+    detach: _Detach = False,
     json: JsonEvents = False,
 ) -> None:
     """Run every cell that can run, here or at the sites of a fleet, and has no record yet."""
@@ -87,6 +93,8 @@ def run(
     which, until = parse_rerun(rerun), deadline and next_time("--deadline", deadline, datetime.now())  # noqa: DTZ005  # local
     loaded = load_matrix(matrix)
     view = run_view(as_json=json)
+    if detach and (fleet is None or Path("-") in (matrix, fleet)):
+        raise UsageError("--detach is for runs over a fleet whose files are not read from standard input")
     if fleet is not None:
         check_fleet_options(build=build, dry_run=dry_run, executor=executor != "local")
     if build:
@@ -108,6 +116,9 @@ def run(
     if dry_run:
         print_json(plan.process_settings())
         return
+    if detach:
+        _detach(loaded, results)
+        return
     with view:
         result = run_plan(
             plan,
@@ -121,3 +132,13 @@ def run(
         )
     if result.exit_code or (fail_on == "candidate" and result.candidate_failed):
         raise typer.Exit(result.exit_code or 1)
+
+
+def _detach(matrix: Matrix, results: Path) -> None:
+    """Start the same run in the background, and say how to follow it."""
+    from kernel_matrix.api.fleet import detach_run
+
+    words = [word for word in sys.argv[1:] if word != "--detach"]
+    pid, log = detach_run((sys.executable, "-m", "kernel_matrix", *words), matrix, results)
+    write_line(f"the run goes on as process {pid}; it prints to {log}")
+    write_line("next: kernel-matrix fleet status; kernel-matrix fleet cancel ends it")

@@ -18,7 +18,7 @@ from kernel_matrix.nightly.paths import NightPaths, baselines_folder
 
 _NIGHT: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:\.([0-9]{1,9}))?")
 _HALF_REMOVED: Final = re.compile(rf"\.{_NIGHT.pattern}\.[0-9a-f]{{8}}\.old")
-_WRITTEN: Final = frozenset({"records", "traces", "runs", "tables", "report.html", "fleet.json"})
+_WRITTEN: Final = frozenset({"records", "traces", "runs", "tables", "report.html", "fleet.json", "fleet.lock"})
 """What a night has in its folder."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections import Counter
@@ -52,6 +53,47 @@ def test_cancel_ends_the_process_and_what_it_measured_is_collected(field):
     until(lambda: "running" not in field.call("fleet", "status").stdout)
     assert "0 chunks go on" in field.call("fleet", "collect").stdout
     assert max(candidates(field).values()) == 1
+
+
+def test_second_head_is_refused_and_cancel_ends_the_first(field):
+    with field.start("run", "--fleet", "fleet.toml") as head:
+        wait_until(field.records)
+        for command in (("run", "--fleet", "fleet.toml"), ("fleet", "collect")):
+            ran = field.call(*command)
+            assert (ran.returncode, ran.stdout) == (75, "")
+            assert f"led by process {head.pid} on " in ran.stderr
+        assert field.call("fleet", "cancel").returncode == 0
+        head.communicate()
+    assert head.returncode == 130
+    assert "running" not in field.call("fleet", "status").stdout
+
+
+def test_head_on_another_machine_is_not_ended(field):
+    with field.start("run", "--fleet", "fleet.toml") as head:
+        wait_until(field.records)
+        path = field.store / "fleet.lock"
+        path.write_text(json.dumps({"hostname": "elsewhere", "pid": head.pid}))
+        ran = field.call("fleet", "cancel")
+        assert ran.returncode == 4
+        assert f"is led by process {head.pid} on elsewhere" in ran.stderr
+        head.communicate()
+    assert head.returncode == 0
+
+
+def test_detached_run_goes_on(field):
+    ran = field.call("run", "--fleet", "fleet.toml", "--detach")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "it prints to results/baddays/fleet.log" in ran.stdout
+    wait_until(lambda: candidates(field) == dict.fromkeys(NAMES, 1))
+    wait_until(lambda: "all as expected" in (field.store / "fleet.log").read_text())
+    assert field.call("run", "--fleet", "fleet.toml", "--detach").returncode == 0
+
+
+def test_detached_run_that_cannot_begin_says_why(field):
+    (field.root / "workspace").write_text("")
+    ran = field.call("run", "--fleet", "fleet.toml", "--detach")
+    assert (ran.returncode, ran.stdout) == (4, "")
+    assert "no site of the fleet can run anything" in ran.stderr
 
 
 BROKEN = 'PYTHONPATH={runner} [ "$2" = node ] || {{ echo no room left; exit 1; }}; exec {python} -m kernel_matrix "$@"'

@@ -64,7 +64,7 @@ class Played:
             slots={cell.id: frozenset({HERE}) for cell in cells},
         )
         self.sites = FleetSites(order, self.store)
-        self.run = FleetRun(cells, self.sites, RunPolicy(run_id="run-1", **policy))
+        self.run = FleetRun(self.sites, cells, None, self.store, RunPolicy(run_id="run-1", **policy))
 
     def play(self):
         """Run to the end; return the ids of the cells that ended."""

@@ -23,7 +23,7 @@ from kernel_matrix.fleet import Fleet, Site
 from kernel_matrix.fleet.chunks import SlotKind
 from kernel_matrix.fleet.dispatcher import MOST_LOSSES, Dispatcher
 from kernel_matrix.fleet.placement import placed_cell
-from kernel_matrix.hosts.survey import Conditions, conditions
+from kernel_matrix.hosts.survey import Conditions, HostSurvey, conditions
 from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.model.enums import Fault, Status
 from kernel_matrix.plan import Cell
@@ -155,9 +155,19 @@ class FleetSites:
 
 
 class FleetRun:
-    """One run over a fleet. Use it as ``with run.running() as events: for event in events: …``."""
+    """One run over a fleet. Use it as ``with run.running() as events: for event in events: …``.
 
-    def __init__(self, cells: Sequence[Cell], sites: FleetSites, policy: RunPolicy) -> None:
+    Args:
+        sites: The sites, for the store of results.
+        cells: Cells to run.
+        _survey: Of this host, which runs none of them.
+        _store: The store; ``sites`` has it.
+        policy: Name and deadline of the run.
+    """
+
+    def __init__(
+        self, sites: FleetSites, cells: Sequence[Cell], _survey: HostSurvey, _store: RecordStore, policy: RunPolicy
+    ) -> None:
         self.planned = len(cells)
         self.quarantined: dict[str, str] = {}
         """Site and GPU model → why nothing more is sent there."""
