@@ -40,6 +40,7 @@ def play(order: str, ids: list[str], out: Path) -> int:  # noqa: C901  # one bra
         return 0
     if order == "keeps_its_order":
         (ORDERS / "kept").write_bytes((out / "chunk.json").read_bytes())
+        (ORDERS / "builds").write_text(os.environ["KERNEL_MATRIX_CACHE_DIR"])
     if order.startswith("fails_the_cell"):
         store.save(failed_record(ids[0], status=Status.INFRA_ERROR, run_id=out.name))
     if order.endswith("is_killed"):

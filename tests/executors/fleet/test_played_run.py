@@ -183,6 +183,12 @@ def test_chunks_know_the_deadline(tmp_path):
     assert 3000 < left_s <= 3600
 
 
+def test_chunks_of_a_site_share_builds(tmp_path):
+    played = Played(tmp_path, cpu_cells(1), "keeps_its_order")
+    played.play()
+    assert (played.orders / "builds").read_text() == str(played.workspace / "builds")
+
+
 def test_first_failure_ends_the_run(tmp_path):
     played = Played(tmp_path, cpu_cells(3), "fails_the_first", fail_fast=True)
     played.play()

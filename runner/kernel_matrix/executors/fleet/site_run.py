@@ -25,6 +25,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Final
 
+from kernel_matrix.attempt.buildcache import CACHE_VARIABLE
 from kernel_matrix.errors import StoreError
 from kernel_matrix.executors.engines import LOG_FILE, EngineSession, Job, JobState
 from kernel_matrix.fleet import Site
@@ -37,6 +38,8 @@ from kernel_matrix.results.store import RecordStore
 
 CHUNK_FILE: Final = "chunk.json"
 WITHDRAWN_FILE: Final = "withdrawn.json"
+BUILDS_FOLDER: Final = "builds"
+"""In the workspace: what one node has compiled, the others take."""
 RESOURCE_FILE: Final = "resource.txt"
 _TAIL_BYTES: Final = 2000
 _CLOCK_NOISE_S: Final = 2.0
@@ -191,7 +194,18 @@ class SiteRun:
         self.active[chunk.number] = ActiveChunk(
             chunk.number, chunk.slot, token, folder, time.monotonic(), chunk.shortest_s, utc_now()
         )
-        command = (*self.site.start, "cell", "run", str(folder / CHUNK_FILE), "--out", str(folder), "--json")
+        builds = f"{CACHE_VARIABLE}={self.site.workspace / BUILDS_FOLDER}"
+        command = (
+            "env",
+            builds,
+            *self.site.start,
+            "cell",
+            "run",
+            str(folder / CHUNK_FILE),
+            "--out",
+            str(folder),
+            "--json",
+        )
         self._session.submit(Job(token=token, resource=chunk.slot.resource, folder=folder, command=command))
 
     def recover(self) -> tuple[list[Record], dict[str, LeftChunk]]:
