@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         RunProgress,
         RunResult,
         RunStarted,
+        RunStatus,
         run,
         run_cell_file,
     )
@@ -65,6 +66,7 @@ __all__ = [
     "RunProgress",
     "RunResult",
     "RunStarted",
+    "RunStatus",
     "TriedKernel",
     "__version__",
     "accept_change",
@@ -129,6 +131,7 @@ _MODULE_OF = {
     "RunProgress": "run_cells",
     "RunResult": "run_cells",
     "RunStarted": "run_cells",
+    "RunStatus": "run_cells",
     "TriedKernel": "try_kernel",
     "accept_change": "night_baselines",
     "analyze": "analyze",

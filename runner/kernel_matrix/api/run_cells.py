@@ -29,7 +29,7 @@ from kernel_matrix.errors import (
 )
 from kernel_matrix.executors import EXECUTORS, CellRun, Executor
 from kernel_matrix.executors.engines import ENGINES
-from kernel_matrix.executors.events import EventKind, RunEvent, RunMessage
+from kernel_matrix.executors.events import EventKind, RunEvent, RunMessage, RunStatus
 from kernel_matrix.executors.fleet.fleet_run import FleetOrder, FleetRun, FleetSites
 from kernel_matrix.executors.fleet.head import leading
 from kernel_matrix.executors.fleet.site_run import WITHDRAWN_FILE
@@ -68,6 +68,7 @@ __all__ = [
     "RunProgress",
     "RunResult",
     "RunStarted",
+    "RunStatus",
     "WorkloadJudgement",
     "judge_record",
     "next_time",
@@ -138,7 +139,7 @@ class RunResult:
         return Results(self.folder)
 
 
-RunProgress = RunStarted | RunEvent | RunMessage | RunResult
+RunProgress = RunStarted | RunEvent | RunMessage | RunResult | RunStatus
 """Everything a listener may get: first messages and :class:`RunStarted`, then events, at last :class:`RunResult`."""
 Listener = Callable[[RunProgress], None]
 """Called in the thread that called :func:`run`. What it raises ends the run, which is then cleaned up."""

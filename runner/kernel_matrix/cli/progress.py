@@ -20,6 +20,7 @@ from kernel_matrix.api.run_cells import (
     RunProgress,
     RunResult,
     RunStarted,
+    RunStatus,
     WorkloadJudgement,
     judge_record,
 )
@@ -87,6 +88,8 @@ class RunView(ABC):
         elif isinstance(progress, RunMessage):
             tell = self.complain if progress.is_error else self.warn if progress.is_warning else self.say
             tell(progress.text)
+        elif isinstance(progress, RunStatus):
+            self.show_status(progress.text)
         elif isinstance(progress, RunResult):
             self.end(progress)
         else:
@@ -104,6 +107,9 @@ class RunView(ABC):
     @abstractmethod
     def show(self, event: RunEvent) -> None:
         """Show one event."""
+
+    def show_status(self, text: str) -> None:  # noqa: B027  # a view without a place for it leaves it out
+        """Show what runs where, in place of what was shown before."""
 
     @abstractmethod
     def say(self, text: str) -> None:
@@ -219,6 +225,10 @@ class LiveView(RunView):
         for line in complaints(event):
             self.complain(line)
 
+    def show_status(self, text: str) -> None:
+        """Show what runs where before the bar."""
+        self._progress.update(self._bar, description=text)
+
     def say(self, text: str) -> None:
         """Print the line above the bar."""
         self._console.print(text, markup=False)
@@ -261,6 +271,10 @@ class EventLines(RunView):
             document |= {"stage": outcome.stage.value, "message": outcome.evidence.message}
             document |= conditions_document(event.record)
         self._write(document)
+
+    def show_status(self, text: str) -> None:
+        """Write what runs where as an event."""
+        self._write({"event": "status", "text": text})
 
     def say(self, text: str) -> None:
         """Write the line as an event."""

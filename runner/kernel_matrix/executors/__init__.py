@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from kernel_matrix.executors.events import RunEvent, RunMessage
+from kernel_matrix.executors.events import RunEvent, RunMessage, RunStatus
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.hosts.survey import HostSurvey
 from kernel_matrix.model.enums import Status
@@ -41,7 +41,7 @@ class CellRun(Protocol):
         """Number of cells that have not ended."""
         ...
 
-    def running(self) -> AbstractContextManager[Iterator[RunEvent | RunMessage]]:
+    def running(self) -> AbstractContextManager[Iterator[RunEvent | RunMessage | RunStatus]]:
         """Run the cells in the background and yield the events; on leaving, everything is stopped and removed.
 
         Each cell that ends leaves a record in the store, and an event with that record.

@@ -53,3 +53,10 @@ class RunMessage:
     """True: a machine is not in the state it should be in."""
     is_warning: bool = False
     """True: less runs than was asked for, or what runs is worth less."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """What runs where at this moment, as one line for people; it replaces the one before."""
+
+    text: str

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kernel_matrix.errors import InfrastructureError, StoreError
-from kernel_matrix.executors.events import EventKind, RunEvent, RunMessage
+from kernel_matrix.executors.events import EventKind, RunEvent, RunMessage, RunStatus
 from kernel_matrix.executors.fleet.fleet_run import FleetOrder, FleetRun, FleetSites
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.fleet import Fleet, Site
@@ -206,6 +206,16 @@ def test_workspace_that_cannot_be_written_is_tried_again(tmp_path):
                 played.workspace.unlink()
     assert "cannot be written" in played.messages()[0]
     assert played.run.left == 0
+
+
+def test_what_runs_where_is_told(tmp_path):
+    played = Played(tmp_path, cpu_cells(2), *["fails"] * 3)
+    with pytest.raises(InfrastructureError):
+        played.play()
+    told = [event.text for event in played.told if isinstance(event, RunStatus)]
+    assert told[0].startswith("here/cpu 0/1")
+    assert "here/cpu 1/1" in told or "here/cpu 0/1 (+1 waiting)" in told
+    assert len(told) > 1
 
 
 def test_clock_of_a_node_that_is_wrong_is_told_once(tmp_path):

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from kernel_matrix.errors import InfrastructureError, StoreError
 from kernel_matrix.executors.engines import ENGINES, EngineError
-from kernel_matrix.executors.events import EventKind, RunEvent, RunMessage
+from kernel_matrix.executors.events import EventKind, RunEvent, RunMessage, RunStatus
 from kernel_matrix.executors.fleet.node_report import NodeReport
 from kernel_matrix.executors.fleet.site_run import ActiveChunk, LeftChunk, SiteRun, chunk_order
 from kernel_matrix.executors.run_policy import RunPolicy
@@ -187,6 +187,7 @@ class FleetRun:
         self._is_stopped = False
         self._put_off = 0
         """Cells that the deadline has kept from running."""
+        self._told_status = ""
         self._failures: list[str] = []
         """Why cells could not be run."""
 
@@ -206,7 +207,7 @@ class FleetRun:
         return self.planned - len(self._statuses)
 
     @contextmanager
-    def running(self) -> Iterator[Iterator[RunEvent | RunMessage]]:
+    def running(self) -> Iterator[Iterator[RunEvent | RunMessage | RunStatus]]:
         """Run the cells and yield the events; on leaving, every job is ended and what it measured comes home.
 
         Raises:
@@ -218,7 +219,7 @@ class FleetRun:
         finally:
             self._part()
 
-    def _events(self) -> Iterator[RunEvent | RunMessage]:
+    def _events(self) -> Iterator[RunEvent | RunMessage | RunStatus]:
         self._capacity = self._fleet.ask_capacity()
         self._capacity_asked_s = time.monotonic()
         dispatcher = self._dispatcher()
@@ -233,8 +234,24 @@ class FleetRun:
                 why = self._policy.why_skipped(full) or "no chunk can end it before the deadline"
                 yield RunEvent(happening=EventKind.CELL_SKIPPED, cell=full, text=why)
             yield from self._fleet.news()
+            yield from self._status()
             time.sleep(_LOOK_EVERY_S)
         self._check_all_tried()
+
+    def _status(self) -> Iterator[RunStatus]:
+        """Yield what runs where, if that has changed."""
+        begun = Counter(
+            chunk.slot for site in self._sites.values() for chunk in site.active.values() if chunk.has_begun
+        )
+        sent = self._running()
+        parts = []
+        for slot, units in self._capacity.items():
+            waiting = f" (+{sent[slot] - begun[slot]} waiting)" if sent[slot] > begun[slot] else ""
+            parts.append(f"{slot} {'closed' if str(slot) in self.quarantined else f'{begun[slot]}/{units}{waiting}'}")
+        text = ", ".join(parts)
+        if text != self._told_status:
+            self._told_status = text
+            yield RunStatus(text)
 
     def _dispatcher(self) -> Dispatcher:
         # Of two chunks with a cell the later one has it: it has taken the cell over.
@@ -397,6 +414,10 @@ def _may_be_repeated(record: Record) -> bool:
 def _by_number(name: str) -> tuple[str, int]:
     run, _, number = name.rpartition("-")
     return run, int(number) if number.isdecimal() else 0
+
+
+def _has_begun(chunk: ActiveChunk) -> bool:
+    return chunk.has_begun
 
 
 def _lane(chunk: ActiveChunk) -> str:
