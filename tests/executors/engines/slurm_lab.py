@@ -8,13 +8,14 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
-NODES = {"h1": ("h200", 2), "l1": ("l40s", 1)}
-"""Node → its GPU model and how many it has."""
+Nodes = Mapping[str, tuple[str, tuple[str, ...]]]
+"""Node → its GPU model and device files; those that do not exist are made in the folder of the cluster."""
+NODES: Nodes = {"h1": ("h200", ("nvidia0", "nvidia1")), "l1": ("l40s", ("nvidia2",))}
 _CONFIGURATION = """\
 ClusterName=lab
 SlurmctldHost={host}(127.0.0.1)
@@ -60,8 +61,9 @@ def missing_programs() -> list[str]:
 class SlurmLab:
     """A running cluster; ``environment`` makes Slurm's commands talk to it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, nodes: Nodes = NODES) -> None:
         self.folder = folder
+        self.nodes = nodes
         self.environment = {"SLURM_CONF": str(folder / "slurm.conf")}
 
     def configure(self) -> None:
@@ -71,18 +73,18 @@ class SlurmLab:
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
-        port, host = _free_ports(1 + len(NODES)), socket.gethostname().partition(".")[0]
-        lines, gres, device = [_CONFIGURATION.format(folder=self.folder, host=host, port=port)], ["AutoDetect=off"], 0
-        for number, (node, (model, gpus)) in enumerate(NODES.items(), start=1):
+        port, host = _free_ports(1 + len(self.nodes)), socket.gethostname().partition(".")[0]
+        lines, gres = [_CONFIGURATION.format(folder=self.folder, host=host, port=port)], ["AutoDetect=off"]
+        for number, (node, (model, devices)) in enumerate(self.nodes.items(), start=1):
             lines.append(
                 f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port + number} CPUs=8 RealMemory=2000"
-                f" Gres=gpu:{model}:{gpus} Features={model} State=UNKNOWN"
+                f" Gres=gpu:{model}:{len(devices)} Features={model} State=UNKNOWN"
             )
-            for _ in range(gpus):
-                # As `mknod … c 1 3`: plain files count, but leave CUDA_VISIBLE_DEVICES empty.
-                os.mknod(self.folder / f"nvidia{device}", 0o20666, os.makedev(1, 3))
-                gres.append(f"NodeName={node} Name=gpu Type={model} File={self.folder}/nvidia{device}")
-                device += 1
+            for device in (self.folder / name for name in devices):
+                if not device.exists():
+                    # As `mknod … c 1 3`: plain files count, but leave CUDA_VISIBLE_DEVICES empty.
+                    os.mknod(device, 0o20666, os.makedev(1, 3))
+                gres.append(f"NodeName={node} Name=gpu Type={model} File={device}")
         lines += [
             "PartitionName=night Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE MaxTime=INFINITE State=UP",
             "PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE State=UP",
@@ -146,21 +148,21 @@ class SlurmLab:
 
 
 @contextmanager
-def slurm_lab(folder: Path) -> Iterator[SlurmLab]:
-    """Run a cluster whose files are in ``folder``; every daemon and job of it is gone afterwards."""
-    lab = SlurmLab(folder)
+def slurm_lab(folder: Path, nodes: Nodes = NODES) -> Iterator[SlurmLab]:
+    """Run a cluster of nodes ``h1`` and ``l1``, whose files are in ``folder``; every daemon and job of it ends."""
+    lab = SlurmLab(folder, nodes)
     lab.configure()
     munge = [f"--{what}={folder}/munge.{end}" for what, end in _MUNGE.items()]
     lab.call("munged", "--force", *munge)
     try:
         lab.start_controller()
-        for node in NODES:
+        for node in nodes:
             lab.start_node(node)
         lab.wait_until(lambda: lab.call("sinfo", "-h", "-N", "-p", "urgent", "-o", "%T").split() == ["idle", "idle"])
         yield lab
     finally:
         lab.call("scancel", "-u", "root", check=False)
-        for daemon in ("slurmctld", *(f"slurmd.{node}" for node in NODES), "munge"):
+        for daemon in ("slurmctld", *(f"slurmd.{node}" for node in nodes), "munge"):
             with suppress(FileNotFoundError, ValueError, ProcessLookupError):
                 lab.signal(daemon, signal.SIGTERM)
 

@@ -1,4 +1,4 @@
-"""Faults of a cluster and of the head of a run, at random; used by tests and by ``benchmarks/fleet_faults.py``."""
+"""Faults of a cluster and of the head of a run, at random; used by tests and by ``benchmarks/fleet_slurm.py``."""
 
 from __future__ import annotations
 

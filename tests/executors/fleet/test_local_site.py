@@ -57,7 +57,7 @@ def test_cancel_ends_the_process_and_what_it_measured_is_collected(field):
 
 def test_second_head_is_refused_and_cancel_ends_the_first(field):
     with field.start("run", "--fleet", "fleet.toml") as head:
-        wait_until(field.records)
+        until(field.records)
         for command in (("run", "--fleet", "fleet.toml"), ("fleet", "collect")):
             ran = field.call(*command)
             assert (ran.returncode, ran.stdout) == (75, "")
@@ -70,7 +70,7 @@ def test_second_head_is_refused_and_cancel_ends_the_first(field):
 
 def test_head_on_another_machine_is_not_ended(field):
     with field.start("run", "--fleet", "fleet.toml") as head:
-        wait_until(field.records)
+        until(field.records)
         path = field.store / "fleet.lock"
         path.write_text(json.dumps({"hostname": "elsewhere", "pid": head.pid}))
         ran = field.call("fleet", "cancel")
@@ -84,8 +84,8 @@ def test_detached_run_goes_on(field):
     ran = field.call("run", "--fleet", "fleet.toml", "--detach")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "it prints to results/baddays/fleet.log" in ran.stdout
-    wait_until(lambda: candidates(field) == dict.fromkeys(NAMES, 1))
-    wait_until(lambda: "all as expected" in (field.store / "fleet.log").read_text())
+    until(lambda: candidates(field) == dict.fromkeys(NAMES, 1))
+    until(lambda: "all as expected" in (field.store / "fleet.log").read_text())
     assert field.call("run", "--fleet", "fleet.toml", "--detach").returncode == 0
 
 

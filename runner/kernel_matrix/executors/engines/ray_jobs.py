@@ -19,7 +19,7 @@ import requests
 
 from kernel_matrix.config_files.faults import ConfigFault
 from kernel_matrix.config_files.shape import check_shape
-from kernel_matrix.executors.engines import EngineError, Job, JobState, JobStatus
+from kernel_matrix.executors.engines import LOG_FILE, EngineError, Job, JobState, JobStatus
 from kernel_matrix.fleet import Site
 from kernel_matrix.platforms import Gpu
 
@@ -95,7 +95,7 @@ class RaySession:
         document: dict[str, Any] = {
             "submission_id": job.token,
             # The runner replaces the shell, so that signals reach it.
-            "entrypoint": f"cd {shlex.quote(str(job.folder))} && exec {shlex.join(job.command)} >>log.txt 2>&1",
+            "entrypoint": f"cd {shlex.quote(str(job.folder))} && exec {shlex.join(job.command)} >>{LOG_FILE} 2>&1",
             "entrypoint_num_cpus": self._cpus,
             "runtime_env": {
                 "env_vars": {
