@@ -77,6 +77,8 @@ def test_a_cell_that_cannot_run_here_is_exit_3(field, spec):
         ('{"matrix": "m.toml"}', "cell_id"),
         ('{"matrix": "m.toml", "cell_id": "x", "colour": "red"}', "colour"),
         ('{"matrix": "m.toml", "cell_id": 7}', "every value must be text"),
+        ('{"matrix": "m.toml", "cell_id": "x", "not_on": {"x": [7]}}', "every value must be text"),
+        ('{"matrix": "m.toml", "cell_id": "x", "not_on": ["x"]}', "not a specification of cells"),
     ],
 )
 def test_what_is_no_specification_is_exit_2(text, words, field):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import groupby
 
 from kernel_matrix.fleet.chunks import PlacedCell, SlotKind
-from kernel_matrix.fleet.dispatcher import MOST_LOSSES, Dispatcher
+from kernel_matrix.fleet.dispatcher import MOST_LOSSES, MOST_REFUSALS, Dispatcher
 from tests.fleet.simulated import SimulatedFleet, some_cells
 
 H200, L40S = SlotKind("cluster", "h200"), SlotKind("cluster", "l40s")
@@ -55,6 +56,29 @@ def test_cell_that_kills_its_chunk_each_time_is_given_up():
     dispatcher.recorded(cell.id for cell in last.cells)
     dispatcher.ended(last.number, lost=False)
     assert dispatcher.is_done
+
+
+def test_cell_that_no_new_board_takes_avoids_the_others():
+    (cell,) = cells_of(1)
+    dispatcher = Dispatcher([replace(cell, moves=True)], {H200: 2})
+    avoided = []
+    for where in ("n1", "n2", "n1", ""):
+        chunk = dispatcher.take(H200)
+        avoided.append(chunk.avoid)
+        dispatcher.ended(chunk.number, lost=False, where=where)
+    assert avoided == [set(), {"n1"}, {"n1", "n2"}, set()]
+
+
+def test_search_for_a_new_board_ends():
+    fixed, moves = cells_of(2)
+    dispatcher = Dispatcher([fixed, replace(moves, moves=True)], {H200: 2})
+    for number in range(MOST_REFUSALS):
+        chunk = dispatcher.take(H200)
+        while moves.id not in {cell.id for cell in chunk.cells}:
+            chunk = dispatcher.take(H200)
+        dispatcher.ended(chunk.number, lost=False, where=f"n{number}")
+    assert [cell.id for cell in dispatcher.without_unit] == [moves.id]
+    assert not dispatcher.is_done
 
 
 def test_free_gpu_takes_over_what_a_slow_chunk_has_not_begun():

@@ -230,6 +230,7 @@ def test_required_clocks_need_the_right_to_lock_them(reason_of, facts):
         (GpuAxis(name="x", model="nvidia h200*"), [H200_DEVICE]),
         (GpuAxis(name="x", model="H200"), []),
         (GpuAxis(name="x", uuid="GPU-2"), [A100]),
+        (GpuAxis(name="x", without=("GPU-2",)), [H200_DEVICE]),
         (GpuAxis(name="x", compute_capability="8.0"), [A100]),
         (GpuAxis(name="x", min_memory_gib=80), [H200_DEVICE, A100]),
         (GpuAxis(name="x", min_memory_gib=80.5), [H200_DEVICE]),

@@ -225,6 +225,7 @@ def test_attempts_are_summarised_and_bad_files_reported(store: RecordStore) -> N
             image_id=None,
             measurement_version="c" * 64,
             driver=None,
+            gpu_uuid=None,
         )
     ]
     assert [r.reason for r in bad] == [RejectionReason.NOT_JSON]

@@ -9,7 +9,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -27,14 +27,15 @@ from kernel_matrix.errors import (
     UsageError,
     suggestion,
 )
-from kernel_matrix.executors import EXECUTORS, CellRun, Executor
+from kernel_matrix.executors import EXECUTORS, Executor
 from kernel_matrix.executors.engines import ENGINES
 from kernel_matrix.executors.events import EventKind, RunEvent, RunMessage, RunStatus
 from kernel_matrix.executors.fleet.fleet_run import FleetOrder, FleetRun, FleetSites
 from kernel_matrix.executors.fleet.head import leading
 from kernel_matrix.executors.fleet.site_run import WITHDRAWN_FILE
-from kernel_matrix.executors.local import Rerun, cells_to_run
+from kernel_matrix.executors.local import Rerun, UnitsLeft, cells_left, units_left
 from kernel_matrix.executors.run_policy import RunPolicy
+from kernel_matrix.executors.unit_passes import UnitPasses
 from kernel_matrix.hosts.identity import host_identity
 from kernel_matrix.hosts.survey import AUTO, HostSurvey, survey
 from kernel_matrix.lease import ResetState
@@ -155,6 +156,8 @@ class CellFile:
     lock: Path | None = None
     engine: str = ""
     """The engine of a fleet that started this process: it says which GPUs are this process's to use."""
+    not_on: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Cell id → UUIDs of devices that do not run it, since others have to."""
     deadline: str = ""
     """A UTC instant: no cell is begun that is expected to end later."""
 
@@ -168,12 +171,14 @@ class CellFile:
         try:
             document = dict(read_object(path, max_bytes=_MOST_CELL_FILE_BYTES, follow_links=True))
             ids = document.pop("cell_ids") if "cell_ids" in document else [document.pop("cell_id")]
-            spec = CellFile(**document, cell_ids=tuple(ids))
+            not_on = {id_: tuple(uuids) for id_, uuids in document.pop("not_on", {}).items()}
+            spec = CellFile(**document, cell_ids=tuple(ids), not_on=not_on)
             on_monotonic_clock(parse_instant(spec.deadline or utc_now()))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             form = '{"matrix": "matrix.toml", "cell_ids": ["…"]}, and perhaps "sandbox", "lock", "engine" or "deadline"'
             raise UsageError(f"{path} is not a specification of cells: {error}", next_step=f"write {form}") from None
-        if not all(isinstance(value, str) for value in (*document.values(), *ids)):
+        texts = (*document.values(), *ids, *(uuid for uuids in not_on.values() for uuid in uuids))
+        if not all(isinstance(value, str) for value in texts):
             raise UsageError(f"{path}: every value must be text")
         lock = path.parent / spec.lock if spec.lock else None
         return replace(spec, matrix=path.parent / spec.matrix, lock=lock)
@@ -285,7 +290,10 @@ def run_cell_file(
     cells = _named_cells(path, spec, matrix, host)
     deadline = on_monotonic_clock(parse_instant(spec.deadline)) if spec.deadline else None
     policy = RunPolicy(
-        run_id=new_run_id(), deadline=deadline, withdrawn=partial(_read_withdrawn, Path(out) / WITHDRAWN_FILE)
+        run_id=new_run_id(),
+        deadline=deadline,
+        withdrawn=partial(_read_withdrawn, Path(out) / WITHDRAWN_FILE),
+        measured_on=spec.not_on,
     )
     return CellSelection(matrix=matrix, host=host, runnable=cells, command=command).run(
         Path(out), policy=policy, listener=listener
@@ -305,7 +313,8 @@ def _named_cells(path: str | Path, spec: CellFile, matrix: Matrix, host: HostSur
     runnable = tuple(cell for cell in cells if cell.reason is None)
     if reasons and not runnable:
         raise NothingSelectedError(f"{path}: nothing of it can run here: {'; '.join(reasons)}")
-    return runnable
+    # Each of them once: how many boards measure a cell is up to who wrote the file.
+    return tuple(replace(cell, gpu=replace(cell.gpu, units=1)) for cell in runnable)
 
 
 def _read_withdrawn(path: Path) -> Collection[str]:
@@ -366,10 +375,15 @@ class CellSelection:
         return self._run(store, EXECUTORS.load(self.executor), policy, rerun, tell)
 
     def _run(self, store: RecordStore, start: Executor, policy: RunPolicy, rerun: Rerun, tell: Listener) -> RunResult:
-        cells = cells_to_run(self.runnable, store, self.order or self.host, rerun)
+        attempts = store.attempts() if rerun is not Rerun.ALL else {}
+        place = self.order or self.host
+        units = {cell.id: units_left(cell, attempts.get(cell.id, ()), place, rerun) for cell in self.runnable}
+        cells = cells_left(self.runnable, attempts, place, rerun)
+        for text in _absent_units(self.runnable, units):
+            tell(RunMessage(text=text, is_warning=True))
+        running = UnitPasses(start, cells, units, survey=self.host, store=store, policy=policy)
         done = len(self.runnable) - len(cells)
-        tell(RunStarted(host=self.host, cells=cells, done=done, skipped=self.skipped, places=self.places))
-        running = start(cells, self.host, store, policy)
+        tell(RunStarted(host=self.host, cells=running.cells, done=done, skipped=self.skipped, places=self.places))
         with self._run_file(store, policy.run_id, running):
             _report_events(running, tell)
         result = RunResult(
@@ -384,7 +398,7 @@ class CellSelection:
         return result
 
     @contextmanager
-    def _run_file(self, store: RecordStore, run_id: str, running: CellRun) -> Iterator[None]:
+    def _run_file(self, store: RecordStore, run_id: str, running: UnitPasses) -> Iterator[None]:
         """Write the run's own file at the start, and again at the end however it ends."""
         identity = host_identity()
         info = RunInfo(
@@ -445,7 +459,15 @@ def _last_sandbox(store: RecordStore) -> str | None:
     return None if latest is None else str(latest["engine"])
 
 
-def _report_events(running: CellRun, tell: Listener) -> None:
+def _absent_units(cells: Sequence[Cell], units: Mapping[str, UnitsLeft]) -> Iterator[str]:
+    """Yield a sentence for each GPU model of which this place has fewer boards than the matrix wants."""
+    for axis in {cell.gpu.name: cell.gpu for cell in cells}.values():
+        absent = max(units[cell.id].absent for cell in cells if cell.gpu.name == axis.name)
+        if absent:
+            yield f"{axis.name}: units = {axis.units}, of which {absent} have to measure on another machine"
+
+
+def _report_events(running: UnitPasses, tell: Listener) -> None:
     try:
         with running.running() as events:
             for event in events:
@@ -455,9 +477,10 @@ def _report_events(running: CellRun, tell: Listener) -> None:
         raise
 
 
-def _ended(info: RunInfo, running: CellRun) -> RunInfo:
+def _ended(info: RunInfo, running: UnitPasses) -> RunInfo:
     info = replace(info, ended_at=utc_now(), counts=dict(running.counts), interrupted=running.left > 0)
-    return replace(info, clocks_ahead_s=running.clocks_ahead_s) if isinstance(running, FleetRun) else info
+    clocks = [run.clocks_ahead_s for run in running.runs if isinstance(run, FleetRun)]
+    return replace(info, clocks_ahead_s={node: ahead_s for one in clocks for node, ahead_s in one.items()})
 
 
 def _ignore(_: RunProgress) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
 from kernel_matrix.plan import Cell
 
@@ -25,6 +25,9 @@ class RunPolicy:
 
     withdrawn: Callable[[], Collection[str]] = frozenset
     """Returns the ids of cells that others have taken over in the meantime; called before each cell."""
+
+    measured_on: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Cell id → UUIDs of devices that have measured it, where it has to run on another one."""
 
     def why_skipped(self, cell: Cell) -> str:
         """Return why ``cell`` is not to be started now; empty if it is."""

@@ -30,6 +30,10 @@ class PlacedCell:
     """Problem and dtype; cells that have them in common share a judge, and stay together."""
     slots: frozenset[SlotKind]
     """Where it can run."""
+    moves: bool = False
+    """True: only boards that have not measured it yet take it, and a job learns its board when it begins."""
+    avoid: frozenset[str] = frozenset()
+    """Nodes or boards that did not take it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +54,13 @@ class Chunk:
     def shortest_s(self) -> float:
         """Expected time of its shortest cell, seconds."""
         return min((cell.expected_s for cell in self.cells), default=0.0)
+
+    @property
+    def avoid(self) -> frozenset[str]:
+        """Nodes or boards that did not take its cells."""
+        return self.cells[0].avoid if self.cells else frozenset()
+
+    @property
+    def moves(self) -> bool:
+        """True if some boards may take none of its cells."""
+        return bool(self.cells) and all(cell.moves for cell in self.cells)

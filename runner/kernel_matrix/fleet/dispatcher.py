@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final
 
@@ -23,6 +23,9 @@ SHORTEST_CHUNK_S: Final = 30.0
 """Some times what starting a runner takes."""
 MOST_LOSSES: Final = 3
 """How often chunks may be lost at one cell before it is given up: by then the cell is likely to be the cause."""
+
+MOST_REFUSALS: Final = 8
+"""How often a board may not take a cell that it has measured before, until the search for another one ends."""
 
 
 class Dispatcher:
@@ -48,6 +51,9 @@ class Dispatcher:
         """Cells at which too many chunks were lost; nothing tries them again."""
         self.too_late: list[PlacedCell] = []
         """Cells that no chunk could end before the deadline; nothing tries them again."""
+        self.without_unit: list[PlacedCell] = []
+        """Cells for which no board was found that has not measured them; nothing tries them again."""
+        self._refusals: Counter[str] = Counter()
 
     @property
     def is_done(self) -> bool:
@@ -97,12 +103,14 @@ class Dispatcher:
                 running.told = len(running.withdrawn)
                 yield number, tuple(running.withdrawn)
 
-    def ended(self, number: int, *, lost: bool) -> PlacedCell | None:
+    def ended(self, number: int, *, lost: bool, where: str | None = None) -> PlacedCell | None:
         """Note that a chunk's process is gone; cells without a record are for others to take.
 
         Args:
             number: The chunk's.
             lost: It did not end by itself: what it measured then may be the cause, and is not tried for ever.
+            where: Node or board on which it ended by itself, which cells that move avoid next; empty if nobody knows,
+                or if it found no place that it does not avoid.
 
         Returns:
             What it measured then; None if all its cells have records or others have them.
@@ -115,9 +123,23 @@ class Dispatcher:
             self._losses[left[0].id] += 1
             if self._losses[left[0].id] >= MOST_LOSSES:
                 self.given_up.append(left.pop(0))
-        for family in _families(left):
+        for family in _families(self._moved(left, where)):
             _put(self._lots, family)
         return measured
+
+    def _moved(self, cells: Iterable[PlacedCell], where: str | None) -> Iterator[PlacedCell]:
+        """Yield the cells to send again; those that move go elsewhere."""
+        for cell in cells:
+            if where is None or not cell.moves:
+                yield cell
+                continue
+            self._refusals[cell.id] += 1
+            if self._refusals[cell.id] >= MOST_REFUSALS:
+                self.without_unit.append(cell)
+            else:
+                # Where even what was avoided came again, or nothing else, every place may try once more.
+                is_new = where and where not in cell.avoid
+                yield replace(cell, avoid=cell.avoid | {where} if is_new else frozenset())
 
     def _without_held(self, cells: Iterable[PlacedCell], held: Mapping[str, str]) -> Iterator[PlacedCell]:
         for cell in cells:
@@ -210,7 +232,7 @@ class _Lot:
         return taken, too_late
 
 
-_LotKey = tuple[tuple[str, str], frozenset[SlotKind]]
+_LotKey = tuple[tuple[str, str], frozenset[SlotKind], frozenset[str]]
 
 
 def _sorted_into_lots(cells: Iterable[PlacedCell]) -> dict[_LotKey, _Lot]:
@@ -222,12 +244,13 @@ def _sorted_into_lots(cells: Iterable[PlacedCell]) -> dict[_LotKey, _Lot]:
 
 
 def _put(lots: dict[_LotKey, _Lot], family: Sequence[PlacedCell]) -> None:
-    lots.setdefault((family[0].kind, family[0].slots), _Lot(family[0].slots)).put(family)
+    one = family[0]
+    lots.setdefault((one.kind, one.slots, one.avoid), _Lot(one.slots)).put(family)
 
 
 def _families(cells: Iterable[PlacedCell]) -> list[list[PlacedCell]]:
     """Group cells that share a judge, in the order of each group's first cell."""
     found: dict[tuple[object, ...], list[PlacedCell]] = {}
     for cell in cells:
-        found.setdefault((*cell.kind, *cell.family, cell.slots), []).append(cell)
+        found.setdefault((*cell.kind, *cell.family, cell.slots, cell.avoid), []).append(cell)
     return list(found.values())

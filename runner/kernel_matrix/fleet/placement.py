@@ -22,14 +22,15 @@ class PlacedCells:
     """Cells that no kind of GPU can run, each with the reason of the one that comes nearest to running it."""
 
 
-def placed_cell(cell: Cell, slots: frozenset[SlotKind]) -> PlacedCell:
-    """Return what the dispatcher knows of ``cell``, which can run on ``slots``."""
+def placed_cell(cell: Cell, slots: frozenset[SlotKind], *, moves: bool = False) -> PlacedCell:
+    """Return what the dispatcher knows of ``cell``, which can run on ``slots``; ``moves``: on boards new to it only."""
     return PlacedCell(
         id=cell.id,
         expected_s=cell.expected_s,
         kind=(cell.gpu.name, cell.toolchain.name),
         family=(cell.problem.id, cell.dtype.value),
         slots=slots,
+        moves=moves,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -51,6 +51,10 @@ class HostSurvey:
         """Return what ``cell`` would meet here."""
         image = self.images.get(cell.toolchain.name)
         return conditions(cell, self.inventory, None if image is None else image.id)
+
+    def devices(self, cell: Cell) -> Collection[str]:
+        """Return the UUIDs of the devices that ``cell`` can run on."""
+        return {gpu.uuid for gpu in devices_matching(cell.gpu, self.inventory.gpus)}
 
 
 def check_sandbox(name: str) -> None:

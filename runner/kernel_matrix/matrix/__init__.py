@@ -38,6 +38,10 @@ class GpuAxis:
     compute_capability: str | None = None
     """``9.0``; planning uses it on hosts that lack the GPU."""
     min_memory_gib: float | None = None
+    units: int = 1
+    """How many boards measure each cell, one after the other or at once."""
+    without: tuple[str, ...] = ()
+    """UUIDs of boards that are not used, such as one that the audit found slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

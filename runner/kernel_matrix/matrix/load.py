@@ -101,6 +101,8 @@ def _gpu(table: Mapping[str, Any]) -> GpuAxis:
     values = {key: value for key, value in table.items() if key != "vendor"}
     if "min_memory_gib" in table:
         values["min_memory_gib"] = float(table["min_memory_gib"])
+    if "without" in table:
+        values["without"] = tuple(table["without"])
     return GpuAxis(**{**values, "platform": platform_of(table)})
 
 

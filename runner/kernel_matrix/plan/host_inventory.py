@@ -47,6 +47,7 @@ def _matches(axis: GpuAxis, gpu: Gpu) -> bool:
         axis.platform == gpu.platform
         and (axis.model is None or fnmatchcase(gpu.name.lower(), axis.model.lower()))
         and axis.uuid in (None, gpu.uuid)
+        and gpu.uuid not in axis.without
         and axis.compute_capability in (None, gpu.compute_capability)
         and (axis.min_memory_gib is None or gpu.memory_bytes >= axis.min_memory_gib * GIB)
     )

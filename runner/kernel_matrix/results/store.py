@@ -52,6 +52,8 @@ class AttemptSummary:
     image_id: str | None
     measurement_version: str
     driver: str | None
+    gpu_uuid: str | None
+    """Device; ``None`` for a cell that was only compiled."""
 
 
 class RecordStore:
@@ -303,4 +305,5 @@ def _summary(document: Document) -> AttemptSummary:
         image_id=host["image"] and host["image"]["id"],
         measurement_version=host["measurement_version"],
         driver=host["device"].get("driver"),
+        gpu_uuid=host["device"].get("uuid"),
     )

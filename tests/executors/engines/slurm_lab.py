@@ -82,8 +82,8 @@ class SlurmLab:
             )
             for device in (self.folder / name for name in devices):
                 if not device.exists():
-                    # As `mknod … c 1 3`: plain files count, but leave CUDA_VISIBLE_DEVICES empty.
-                    os.mknod(device, 0o20666, os.makedev(1, 3))
+                    # As `mknod … c 195 0`, like a driver's: plain files leave CUDA_VISIBLE_DEVICES empty.
+                    os.mknod(device, 0o20666, os.makedev(195, int(device.name.removeprefix("nvidia"))))
                 gres.append(f"NodeName={node} Name=gpu Type={model} File={device}")
         lines += [
             "PartitionName=night Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE MaxTime=INFINITE State=UP",

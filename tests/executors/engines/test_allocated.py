@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from kernel_matrix.executors.engines import EngineError, local, ray_jobs, slurm
@@ -23,7 +25,7 @@ def allocated(engine, *devices):
 @pytest.fixture(autouse=True)
 def no_job(monkeypatch):
     """No engine has started this process."""
-    for name in (local.DEVICE_VARIABLE, "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES"):
+    for name in (local.DEVICE_VARIABLE, "SLURMD_NODENAME", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -41,6 +43,50 @@ def test_slurm_counts_device_files(monkeypatch, listed, uuids):
     monkeypatch.setenv("SLURM_JOB_GPUS", listed)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")  # it counts from 0 in every job
     assert allocated(slurm) == uuids
+
+
+@pytest.fixture
+def slurmd(tmp_path, monkeypatch):
+    """Lets ``slurmd -G`` name device files of this folder; returns how."""
+    if os.geteuid() != 0:
+        pytest.skip("only root makes device files")
+    for minor in (0, 2, 3, 10):
+        os.mknod(tmp_path / f"nvidia{minor}", 0o20666, os.makedev(195, minor))
+
+    def names(*files):
+        lines = [
+            f"slurmd: Gres Name=gpu Type=h200 Count=1 Index=7 ID=7 File={tmp_path}/{file} (null)" for file in files
+        ]
+        (tmp_path / "slurmd").write_text("\n".join(("#!/bin/sh", "cat <<END", *lines, "END\n")))
+        (tmp_path / "slurmd").chmod(0o755)
+
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    return names
+
+
+@pytest.mark.parametrize(
+    ("files", "uuids"),
+    [
+        (("nvidia[2-3]",), ("GPU-2", "GPU-3")),
+        (("nvidia[10,0]",), ("GPU-10", "GPU-0")),
+        (("nvidia3", "nvidia0"), ("GPU-3", "GPU-0")),
+        (("nvidia7",), ("GPU-0", "GPU-2")),  # there is no such file, so nothing is known
+        ((), ("GPU-0", "GPU-2")),
+    ],
+)
+def test_slurm_names_the_device_files_of_a_node(slurmd, monkeypatch, files, uuids):
+    slurmd(*files)
+    monkeypatch.setenv("SLURM_JOB_GPUS", "0,1")
+    assert allocated(slurm) == uuids
+
+
+def test_slurm_device_that_the_driver_does_not_know_is_told(slurmd, tmp_path, monkeypatch):
+    os.mknod(tmp_path / "nvidia5", 0o20666, os.makedev(195, 5))
+    slurmd("nvidia0", "nvidia5")
+    monkeypatch.setenv("SLURM_JOB_GPUS", "1")
+    with pytest.raises(EngineError, match="Slurm gave this job GPU 1"):
+        allocated(slurm)
 
 
 @pytest.mark.parametrize("listed", [None, ""])

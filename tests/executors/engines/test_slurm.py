@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,13 @@ def session(run="km-one", **options):
     )
 
 
+def allocated_job(folder, token, resource):
+    """A job that prints the devices which it finds to be its own, and goes on until there is a file ``end``."""
+    folder.mkdir()
+    start = ("env", f"PYTHONPATH={RUNNER}", sys.executable, "-c", ALLOCATED)
+    return Job(token=token, resource=resource, folder=folder, command=start)
+
+
 def job(folder, token, *, resource="h200", python="pass"):
     return Job(token=token, resource=resource, folder=folder, command=(sys.executable, "-c", python))
 
@@ -60,6 +68,18 @@ def test_job_runs_on_a_gpu_of_its_model(lab, tmp_path):
     status = status_of(lab, jobs, "km-model-1", JobState.ENDED)
     assert status.node == "l1"
     assert (tmp_path / "log.txt").read_text() == "0\n"  # counted on the node
+
+
+def test_job_avoids_nodes(lab, tmp_path):
+    jobs = session("km-avoid")
+    jobs.submit(replace(job(tmp_path, "km-avoid-1", resource="cpu"), avoid=frozenset({"h1"})))
+    assert status_of(lab, jobs, "km-avoid-1", JobState.ENDED).node == "l1"
+
+
+def test_job_that_finds_no_other_node_runs(lab, tmp_path):
+    jobs = session("km-alone")
+    jobs.submit(replace(job(tmp_path, "km-alone-1"), avoid=frozenset({"h1"})))
+    assert status_of(lab, jobs, "km-alone-1", JobState.ENDED).node == "h1"
 
 
 def test_script_has_no_secret(lab, tmp_path, monkeypatch):
@@ -129,7 +149,7 @@ ALLOCATED = """import sys, time
 from pathlib import Path
 from kernel_matrix.executors.engines.slurm import allocated
 from kernel_matrix.platforms import Gpu
-gpus = [Gpu(platform="cuda", uuid=f"GPU-{minor}", name="NVIDIA H200", minor=minor) for minor in (1, 0)]
+gpus = [Gpu(platform="cuda", uuid=f"GPU-{minor}", name="NVIDIA H200", minor=minor) for minor in (2, 1, 0)]
 cpu = Gpu(platform="cpu", uuid="cpu", name="EPYC")
 print(*(gpu.uuid for gpu in allocated([*gpus, cpu])), flush=True)
 while not Path("end").exists():
@@ -139,15 +159,13 @@ while not Path("end").exists():
 
 def test_jobs_on_one_node_have_a_device_each(lab, tmp_path):
     jobs, logs = session("km-each"), []
-    for number, resource in enumerate(("h200", "h200", "cpu")):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        start = ("env", f"PYTHONPATH={RUNNER}", sys.executable, "-c", ALLOCATED)
-        jobs.submit(Job(token=f"km-each-{number}", resource=resource, folder=folder, command=start))
-        logs.append(folder / "log.txt")
+    for number, resource in enumerate(("h200", "h200", "cpu", "l40s")):
+        jobs.submit(allocated_job(tmp_path / str(number), f"km-each-{number}", resource))
+        logs.append(tmp_path / str(number) / "log.txt")
     lab.wait_until(lambda: all(log.is_file() and log.read_text().endswith("\n") for log in logs))
     assert sorted(log.read_text() for log in logs[:2]) == ["GPU-0\n", "GPU-1\n"]
     assert logs[2].read_text() == "cpu\n"
+    assert logs[3].read_text() == "GPU-2\n"  # the first of its node
     for number, log in enumerate(logs):
         log.with_name("end").touch()
         status_of(lab, jobs, f"km-each-{number}", JobState.ENDED)

@@ -28,6 +28,8 @@ def play(order: str, ids: list[str], out: Path) -> int:  # noqa: C901  # one bra
     sys.stdout.flush()
     if order == "fails":
         return 3
+    if order == "refuses":
+        return 0
     if order == "writes_garbage":
         store.records.mkdir()
         (store.records / f"{ids[0]}.1.json").write_text("{")

@@ -1,6 +1,7 @@
 """A node that measures nothing: ``python quick_node.py SECONDS cell run chunk.json --out DIR --json``.
 
-Each cell takes SECONDS. Cells that are withdrawn or recorded are skipped. Other verbs are the real ones.
+Each cell takes SECONDS. Cells that are withdrawn, recorded, or not for this node's board are skipped. Other verbs are
+the real ones.
 """
 
 from __future__ import annotations
@@ -23,12 +24,17 @@ def measure(seconds: float, spec: Path) -> None:
     withdrawn = spec.parent / "withdrawn.json"
     done = set(store.attempts())
     run_id = f"run-{os.getpid()}-{time.time_ns()}"
-    for id_ in json.loads(spec.read_bytes())["cell_ids"]:
+    order = json.loads(spec.read_bytes())
+    board = os.environ.get("SLURMD_NODENAME", "CPU")
+    for id_ in order["cell_ids"]:
+        if board in order.get("not_on", {}).get(id_, ()):
+            continue
         if id_ in done or (withdrawn.is_file() and id_ in json.loads(withdrawn.read_bytes())):
             continue
         started_at = utc_now()
         time.sleep(seconds)
-        host = replace(HOST, hostname=os.uname().nodename, started_at=started_at, ended_at=utc_now())
+        device = {**HOST.device, "uuid": board}
+        host = replace(HOST, device=device, hostname=os.uname().nodename, started_at=started_at, ended_at=utc_now())
         store.save(make_record(id_, store.next_attempt(id_), host=host, run_id=run_id))
 
 

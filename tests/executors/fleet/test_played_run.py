@@ -17,32 +17,15 @@ from kernel_matrix.executors.fleet.fleet_run import FleetOrder, FleetRun, FleetS
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.fleet import Fleet, Site
 from kernel_matrix.fleet.chunks import SlotKind
-from kernel_matrix.matrix import CandidateSet, Matrix, ProblemSet
-from kernel_matrix.model.enums import Dtype, Status
-from kernel_matrix.plan import HostInventory, Selection, make_plan
+from kernel_matrix.fleet.dispatcher import MOST_REFUSALS
+from kernel_matrix.model.enums import Status
 from kernel_matrix.results.store import RecordStore
-from tests.plan.nouns import CPU, CPU_DEVICE, CPU_TOOLCHAIN, candidate, problem, selected
+from tests.executors.fleet.planned import cpu_cells
 from tests.results.factory import make_record
 
 HERE = SlotKind("here", "cpu")
 ROOT = Path(__file__).parents[3]
 PLAYER = Path(__file__).with_name("chunk_player.py")
-
-
-def cpu_cells(number):
-    """Cells that run on a CPU, in the order in which a chunk has them."""
-    matrix = Matrix(
-        name="small",
-        path=Path("/matrix.toml"),
-        gpus=(CPU,),
-        toolchains=(CPU_TOOLCHAIN,),
-        dtypes=(Dtype.FP32,),
-        problems=(ProblemSet(source="folder", path=Path("/problems")),),
-        candidates=(CandidateSet(),),
-    )
-    selection = Selection(problems=(selected(problem(), *(candidate(f"softmax/{n}") for n in range(number))),))
-    host = HostInventory(gpus=(CPU_DEVICE,), sandbox="docker", uses_images=True, images={"cpu": ""}, clocks_reason="")
-    return list(make_plan(matrix, selection, host).cells())
 
 
 class Played:
@@ -114,6 +97,16 @@ def test_chunk_with_a_record_starts_the_count_again(tmp_path):
     assert played.left_orders() == 0
     assert played.run.left == 0
     assert played.run.counts == {Status.PASSED: 3}
+
+
+def test_cell_that_no_new_board_takes_is_left(tmp_path):
+    (cell,) = cpu_cells(1)
+    played = Played(tmp_path, [cell], *["refuses"] * 20, measured_on={cell.id: ["GPU-1"]})
+    played.play()
+    assert played.ids(EventKind.CELL_SKIPPED) == [cell.id]
+    (skipped,) = (event for event in played.told if isinstance(event, RunEvent))
+    assert skipped.text == "units = 1: no board was found besides the 1 that have measured it"
+    assert (played.run.left, played.run.quarantined, played.left_orders()) == (1, {}, 20 - MOST_REFUSALS)
 
 
 def test_cell_whose_chunks_are_killed_is_given_up(tmp_path):

@@ -50,6 +50,8 @@ class JobStatus:
     reason: str = ""
     """Why it waits or was lost, in the engine's words."""
     node: str = ""
+    unit: str = ""
+    """UUID of its GPU, where the engine chooses the GPU itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,8 @@ class Job:
     folder: Path
     """Its working folder, seen under this path on every node."""
     command: Sequence[str]
+    avoid: frozenset[str] = frozenset()
+    """Nodes or UUIDs of GPUs on which it has nothing to do; an engine that cannot choose takes no notice."""
 
 
 class EngineSession(Protocol):

@@ -72,12 +72,13 @@ class LocalSession:
             what = f"site {self.site.name}: no {job.resource} is free"
             raise EngineError(what, next_step="wait for the jobs there, or end them: kernel-matrix fleet cancel")
         # The shell stays, to keep how the process ended where nobody waits for it.
+        device = min(free, key=lambda gpu: gpu.uuid in job.avoid).uuid
         script = f'"$@"; echo $? > {_EXIT_FILE}'
         with (job.folder / LOG_FILE).open("ab") as log:
             process = subprocess.Popen(
                 ("/bin/sh", "-c", script, "sh", *job.command),
                 cwd=job.folder,
-                env={**os.environ, DEVICE_VARIABLE: free[0].uuid},
+                env={**os.environ, DEVICE_VARIABLE: device},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -87,7 +88,7 @@ class LocalSession:
         token = ""  # of one that has ended already
         with suppress(ProcessLookupError):
             token = owner_token(process.pid)
-        found = {"process": token, "pid": process.pid, "device": free[0].uuid}
+        found = {"process": token, "pid": process.pid, "device": device}
         replace_file(job.folder / _PROCESS_FILE, json.dumps(found))
 
     def statuses(self) -> Mapping[str, JobStatus]:
@@ -121,7 +122,8 @@ def _devices() -> list[Gpu]:
 
 
 def _status(folder: Path, found: Mapping[str, Any]) -> JobStatus:
-    if owner_alive(found["process"]):
-        return JobStatus(state=JobState.RUNNING, node=os.uname().nodename)
-    ended = (folder / _EXIT_FILE).is_file()
-    return JobStatus(state=JobState.ENDED if ended else JobState.LOST, reason="" if ended else "killed")
+    state, reason = JobState.RUNNING, ""
+    if not owner_alive(found["process"]):
+        ended = (folder / _EXIT_FILE).is_file()
+        state, reason = (JobState.ENDED, "") if ended else (JobState.LOST, "killed")
+    return JobStatus(state=state, reason=reason, node=os.uname().nodename, unit=str(found["device"]))

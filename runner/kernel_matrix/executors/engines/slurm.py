@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from kernel_matrix.config_files.faults import ConfigFault
@@ -27,6 +30,9 @@ _PATIENCE_S: Final = 30.0
 """Commands hang while the controller is down."""
 _DEFAULT_CPUS: Final = 4
 _GRES: Final = re.compile(r"gpu:(?P<model>[^:(),]+):(?P<number>\d+)")
+_GRES_FILES: Final = re.compile(r"^.*\bGres Name=gpu .*?\bFile=(\S+)", re.MULTILINE)
+_SYSTEM_FOLDERS: Final = ("/usr/sbin", "/sbin", "/usr/local/sbin")
+"""Where programs of the system are that are on no user's path."""
 _USABLE: Final = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
 """States of nodes that run jobs now or soon; a suffix says more, and ``*`` that the node does not answer."""
 _STATES: Final = {
@@ -49,17 +55,19 @@ def check_options(options: Mapping[str, Any]) -> Iterable[ConfigFault]:
 def allocated(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
     """Return the devices of this job, by ``SLURM_JOB_GPUS``: places among the node's device files; else its CPUs.
 
-    ``CUDA_VISIBLE_DEVICES`` counts from 0 in each job where Slurm hides devices, and so does not identify one.
+    ``CUDA_VISIBLE_DEVICES`` counts from 0 in each job where Slurm hides devices, and so does not identify one. Which
+    files these are ``slurmd -G`` says; without it they are taken to be those of all devices.
     """
     listed = os.environ.get("SLURM_JOB_GPUS", "")
     if not listed:
         return tuple(gpu for gpu in gpus if gpu.minor is None)
-    with_node = sorted((gpu for gpu in gpus if gpu.minor is not None), key=lambda gpu: gpu.minor or 0)
-    by_place = {str(place): gpu for place, gpu in enumerate(with_node)}
+    by_minor = {gpu.minor: gpu for gpu in gpus if gpu.minor is not None}
+    minors = _minors_of_node() or sorted(by_minor)
+    by_place = {str(place): by_minor[minor] for place, minor in enumerate(minors) if minor in by_minor}
     try:
         return tuple(by_place[place] for place in dict.fromkeys(listed.split(",")))
     except KeyError:
-        here = ", ".join(f"{gpu.name} ({gpu.minor})" for gpu in with_node) or "none"
+        here = ", ".join(f"{gpu.name} ({gpu.minor})" for _, gpu in sorted(by_minor.items())) or "none"
         what = f"Slurm gave this job GPU {listed}, and the driver knows: {here}"
         raise EngineError(what, next_step="compare gres.conf of this node with kernel-matrix gpus list") from None
 
@@ -78,24 +86,15 @@ class SlurmSession:
 
     def units(self) -> Mapping[str, int]:
         """Return GPU model → GPUs of the nodes that run jobs, and how many such nodes there are."""
-        partition = self.site.options.get("partition")
-        self._check_partition(partition)
-        asked = ("--partition", partition) if partition else ()
-        found: dict[str, int] = {}
-        nodes: set[str] = set()
-        for line in self._call("sinfo", "-h", "-N", *asked, "-o", "%N|%T|%G|%P|%f").splitlines():
-            node, state, gres, its_partition, features = line.split("|")
-            is_wanted = bool(partition) or its_partition.endswith("*")
-            if node in nodes or not is_wanted or not self._is_usable(state, features):
-                continue
-            nodes.add(node)
-            for model in _GRES.finditer(gres):
-                found[model["model"]] = found.get(model["model"], 0) + int(model["number"])
-        return {**found, CPU: len(nodes)} if nodes else {}
+        self._check_partition(self.site.options.get("partition"))
+        return sum((Counter(has) for has in self._nodes().values()), Counter())
 
     def submit(self, job: Job) -> None:
         """Submit a batch job; it may come to be even if no answer arrives."""
         options = self.site.options
+        elsewhere = bool(job.avoid) and any(
+            job.resource in has for node, has in self._nodes().items() if node not in job.avoid
+        )
         asked = {
             "job-name": job.token,
             "chdir": str(job.folder),
@@ -109,6 +108,7 @@ class SlurmSession:
             "gres": None if job.resource == CPU else f"gpu:{job.resource}:1",
             "time": None if self.site.hours is None else max(1, round(self.site.hours * 60)),
             "mem": f"{options['memory_gib'] * 1024:.0f}M" if "memory_gib" in options else None,
+            "exclude": ",".join(sorted(job.avoid)) if elsewhere else None,
             **{key: options.get(key) for key in ("partition", "account", "qos", "constraint")},
         }
         words = [f"--{key}={value}" for key, value in asked.items() if value is not None]
@@ -135,6 +135,21 @@ class SlurmSession:
         numbers = [number for number, _, token in (line.partition("|") for line in listed) if token in wanted]
         if numbers:  # scancel takes one name only
             self._call("scancel", "--quiet", *numbers)
+
+    def _nodes(self) -> Mapping[str, Mapping[str, int]]:
+        """Return node that runs jobs → GPU model → its GPUs; each takes one job without a GPU."""
+        partition = self.site.options.get("partition")
+        asked = ("--partition", partition) if partition else ()
+        found: dict[str, dict[str, int]] = {}
+        for line in self._call("sinfo", "-h", "-N", *asked, "-o", "%N|%T|%G|%P|%f").splitlines():
+            node, state, gres, its_partition, features = line.split("|")
+            is_wanted = bool(partition) or its_partition.endswith("*")
+            if node in found or not is_wanted or not self._is_usable(state, features):
+                continue
+            found[node] = {CPU: 1}
+            for model in _GRES.finditer(gres):
+                found[node][model["model"]] = found[node].get(model["model"], 0) + int(model["number"])
+        return found
 
     def _check_partition(self, partition: str | None) -> None:
         """Raise if there is no such partition, of which ``sinfo`` says nothing."""
@@ -167,6 +182,33 @@ class SlurmSession:
             said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
             raise EngineError(f"site {self.site.name}: {said}", next_step=f"the command was {shlex.join(words[:1])}")
         return done.stdout
+
+
+def _minors_of_node() -> Sequence[int]:
+    """Return the minor numbers of the device files of this node, in the order of ``gres.conf``; none if unknown."""
+    node, path = os.environ.get("SLURMD_NODENAME"), os.pathsep.join((os.environ.get("PATH", ""), *_SYSTEM_FOLDERS))
+    program = shutil.which("slurmd", path=path)
+    if node is None or program is None:
+        return ()
+    try:
+        done = subprocess.run(
+            (program, "-G", "-N", node), capture_output=True, text=True, check=False, timeout=_PATIENCE_S
+        )
+        files = [name for names in _GRES_FILES.findall(done.stdout + done.stderr) for name in _expanded(names)]
+        return [os.minor(Path(name).stat().st_rdev) for name in files]
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return ()
+
+
+def _expanded(names: str) -> Iterator[str]:
+    """Yield the files of a list in Slurm's form, such as ``/dev/nvidia[0-2,5]``."""
+    before, _, inside = names.partition("[")
+    if not inside:
+        yield names
+    for numbers in filter(None, inside.rstrip("]").split(",")):
+        first, _, last = numbers.partition("-")
+        for number in range(int(first), int(last or first) + 1):
+            yield f"{before}{number}"
 
 
 def _state(state: str, reason: str) -> JobState:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -63,6 +64,10 @@ class FleetOrder:
                 found.setdefault(here, set()).update(drivers)
         return found
 
+    def devices(self, _cell: Cell) -> None:
+        """Return None: the engines of sites know how many GPUs there are, and not which."""
+        return
+
 
 def job_prefix(store: Path) -> str:
     """Return what the names of all jobs for a store of results begin with; the same wherever the store is led from."""
@@ -92,6 +97,8 @@ class FleetSites:
 
     def __init__(self, order: FleetOrder, store: RecordStore) -> None:
         self.order = order
+        self.numbers = count()
+        """Of the runs at these sites, since one process may start several with one name."""
         self.left: dict[tuple[str, str], LeftChunk] = {}
         """Site and name → a chunk of an earlier run whose job goes on."""
         self._troubles: dict[str, str] = {}
@@ -179,6 +186,7 @@ class FleetRun:
         self._fleet = sites
         self._sites = sites.runs
         self._policy = policy
+        self._token = f"{policy.run_id}p{next(sites.numbers)}"
         self._capacity: dict[SlotKind, int] = {}
         self._capacity_asked_s = 0.0
         self._fruitless: Counter[SlotKind] = Counter()
@@ -228,15 +236,23 @@ class FleetRun:
                 yield from self._look(site, dispatcher)
             self._ask_capacity_again()
             self._submit(dispatcher)
-            for cell in drained(dispatcher.too_late):
-                self._put_off += 1
-                full = self._cells[cell.id]
-                why = self._policy.why_skipped(full) or "no chunk can end it before the deadline"
-                yield RunEvent(happening=EventKind.CELL_SKIPPED, cell=full, text=why)
+            yield from self._skipped(dispatcher)
             yield from self._fleet.news()
             yield from self._status()
             time.sleep(_LOOK_EVERY_S)
         self._check_all_tried()
+
+    def _skipped(self, dispatcher: Dispatcher) -> Iterator[RunEvent]:
+        """Yield the cells that this run will not send, for no fault of theirs."""
+        late, alone = drained(dispatcher.too_late), drained(dispatcher.without_unit)
+        self._put_off += len(late) + len(alone)
+        for full in (self._cells[cell.id] for cell in late):
+            why = self._policy.why_skipped(full) or "no chunk can end it before the deadline"
+            yield RunEvent(happening=EventKind.CELL_SKIPPED, cell=full, text=why)
+        for full in (self._cells[cell.id] for cell in alone):
+            measured = len(self._policy.measured_on[full.id])
+            why = f"units = {full.gpu.units}: no board was found besides the {measured} that have measured it"
+            yield RunEvent(happening=EventKind.CELL_SKIPPED, cell=full, text=why)
 
     def _status(self) -> Iterator[RunStatus]:
         """Yield what runs where, if that has changed."""
@@ -258,10 +274,12 @@ class FleetRun:
         left = sorted(self._fleet.left.items(), key=lambda one: _by_number(one[0][1]))
         held = {id_: name for (_, name), chunk in left for id_ in chunk.cell_ids}
         slots = self._fleet.order.slots
-        placed = (placed_cell(cell, slots[cell.id]) for cell in self._cells.values())
+        moving = {id_ for id_, measured_on in self._policy.measured_on.items() if measured_on}
+        placed = (placed_cell(cell, slots[cell.id], moves=cell.id in moving) for cell in self._cells.values())
         dispatcher = Dispatcher(placed, self._capacity, held)
         for (site, name), chunk in self._fleet.left.items():
             self._sites[site].resume(name, dispatcher.resume(name, SlotKind(site, chunk.resource)))
+        self._fleet.left.clear()
         return dispatcher
 
     def _can_go_on(self, dispatcher: Dispatcher) -> bool:
@@ -325,7 +343,9 @@ class FleetRun:
                 yield RunEvent(happening=EventKind.CELL_RETRIED, cell=cell, lane=_lane(chunk), record=record)
             else:
                 yield from self._cell_ended(cell, chunk, record, dispatcher)
-        measured = dispatcher.ended(chunk.number, lost=is_lost and chunk.has_begun)
+        where = chunk.unit or chunk.node if chunk.has_begun else ""
+        was_killed = is_lost and chunk.has_begun
+        measured = dispatcher.ended(chunk.number, lost=was_killed, where=None if was_killed else where)
         if is_lost:
             why = f": {chunk.reason}" if chunk.reason else ""
             yield RunMessage(
@@ -336,7 +356,8 @@ class FleetRun:
             why = f"given up: {MOST_LOSSES} chunks were lost at it"
             self._failures.append(f"{full.candidate.id} {full.dtype.value} {full.gpu.name}: {why}")
             yield RunEvent(happening=EventKind.CELL_SKIPPED, cell=full, lane=_lane(chunk), text=why)
-        if chunk.has_begun and not chunk.has_records and chunk.shortest_s <= self._room_s():
+        is_refused = chunk.moves and not is_lost
+        if chunk.has_begun and not (chunk.has_records or is_refused) and chunk.shortest_s <= self._room_s():
             yield from self._note_fruitless(chunk, measured.id if is_lost and measured is not None else "")
 
     def _note_fruitless(self, chunk: ActiveChunk, lost_at: str) -> Iterator[RunMessage]:
@@ -370,7 +391,7 @@ class FleetRun:
                     break
                 running[slot] += 1
                 try:
-                    site.submit(chunk, self._policy.run_id, self._room_s())
+                    site.submit(chunk, self._token, self._room_s(), self._policy.measured_on)
                 except EngineError as error:
                     self._fleet.complain(site, str(error))
                     break

@@ -18,7 +18,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -66,6 +66,10 @@ class ActiveChunk:
     """True once its job ran; one that never did says nothing about its cells."""
     node: str = ""
     """Where it runs or ran; empty while the engine does not say."""
+    unit: str = ""
+    """UUID of its GPU, if the engine says."""
+    moves: bool = False
+    """True: a GPU that has measured all of its cells takes none of them."""
     reason: str = ""
     """Why it waits or was lost, as the engine says."""
     seen: set[str] = field(default_factory=set)
@@ -167,13 +171,20 @@ class SiteRun:
         """Return whether the site's limit allows another job."""
         return self.site.jobs is None or len(self.active) < self.site.jobs
 
-    def submit(self, chunk: Chunk, run_token: str, room_s: float = math.inf) -> None:
+    def submit(
+        self,
+        chunk: Chunk,
+        run_token: str,
+        room_s: float = math.inf,
+        measured_on: Mapping[str, Collection[str]] | None = None,
+    ) -> None:
         """Write a chunk and hand its job to the engine.
 
         Args:
             chunk: The chunk.
             run_token: Name of the run; with the chunk's number it is unique in the store.
             room_s: Time until the deadline of the run, seconds.
+            measured_on: Cell id → UUIDs of GPUs that do not take it.
 
         Raises:
             EngineError: The engine refuses it or does not answer; the job may exist all the same, and counts as active.
@@ -184,6 +195,8 @@ class SiteRun:
         document = {**self._order, "cell_ids": [cell.id for cell in chunk.cells]}
         if room_s < math.inf:
             document["deadline"] = (datetime.now(timezone.utc) + timedelta(seconds=room_s)).isoformat()
+        if not_on := {cell.id: sorted((measured_on or {})[cell.id]) for cell in chunk.cells if cell.moves}:
+            document["not_on"] = not_on
         try:
             folder.mkdir(parents=True)
             (folder / RESOURCE_FILE).write_text(chunk.slot.resource, encoding="utf-8")
@@ -192,21 +205,26 @@ class SiteRun:
             what = f"site {self.site.name}: {folder} cannot be written: {error.strerror}"
             raise StoreError(what, next_step="make room there, or mend `workspace` in the fleet file") from None
         self.active[chunk.number] = ActiveChunk(
-            chunk.number, chunk.slot, token, folder, time.monotonic(), chunk.shortest_s, utc_now()
+            chunk.number,
+            chunk.slot,
+            token,
+            folder,
+            time.monotonic(),
+            chunk.shortest_s,
+            utc_now(),
+            moves=chunk.moves,
         )
         builds = f"{CACHE_VARIABLE}={self.site.workspace / BUILDS_FOLDER}"
-        command = (
-            "env",
-            builds,
-            *self.site.start,
-            "cell",
-            "run",
-            str(folder / CHUNK_FILE),
-            "--out",
-            str(folder),
-            "--json",
+        words = ("cell", "run", str(folder / CHUNK_FILE), "--out", str(folder), "--json")
+        self._session.submit(
+            Job(
+                token=token,
+                resource=chunk.slot.resource,
+                folder=folder,
+                command=("env", builds, *self.site.start, *words),
+                avoid=chunk.avoid,
+            )
         )
-        self._session.submit(Job(token=token, resource=chunk.slot.resource, folder=folder, command=command))
 
     def recover(self) -> tuple[list[Record], dict[str, LeftChunk]]:
         """Take home what chunks of earlier runs have, and remove those whose jobs are gone.
@@ -284,6 +302,7 @@ class SiteRun:
                     ended.append((chunk, True))
                 continue
             chunk.known_s, chunk.node, chunk.reason = now, status.node or chunk.node, status.reason
+            chunk.unit = status.unit or chunk.unit
             chunk.has_begun |= status.state in (JobState.RUNNING, JobState.ENDED) or (chunk.folder / LOG_FILE).is_file()
             if status.state.is_over:
                 ended.append((chunk, status.state is JobState.LOST))

@@ -15,8 +15,18 @@ present cell is measured. Nothing in here prints.
 """
 
 from kernel_matrix.executors.events import EventKind, RunEvent
-from kernel_matrix.executors.local.rerun import Rerun, cells_left, cells_to_run
+from kernel_matrix.executors.local.rerun import Rerun, UnitsLeft, cells_left, cells_to_run, units_left
 from kernel_matrix.executors.local.run import Run
 from kernel_matrix.executors.run_policy import RunPolicy
 
-__all__ = ["EventKind", "Rerun", "Run", "RunEvent", "RunPolicy", "cells_left", "cells_to_run"]
+__all__ = [
+    "EventKind",
+    "Rerun",
+    "Run",
+    "RunEvent",
+    "RunPolicy",
+    "UnitsLeft",
+    "cells_left",
+    "cells_to_run",
+    "units_left",
+]

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from kernel_matrix.plan import Cell, devices_matching
 from kernel_matrix.platforms import Gpu
 
 
 class CellQueue:
-    """Queue that hands out cells, in order, to the lanes of ``gpus``. Safe to share between threads."""
+    """Queue that hands out cells, in order, to the lanes of ``gpus``. Safe to share between threads.
 
-    def __init__(self, cells: Sequence[Cell], gpus: tuple[Gpu, ...]) -> None:
+    Args:
+        cells: Cells to hand out.
+        gpus: Devices of this host.
+        measured_on: Cell id → UUIDs of devices that do not get it.
+    """
+
+    def __init__(
+        self, cells: Sequence[Cell], gpus: tuple[Gpu, ...], measured_on: Mapping[str, Collection[str]] | None = None
+    ) -> None:
         self._cells = list(cells)
         self._gpus = gpus
+        self._measured_on = measured_on or {}
         self._running: dict[str, Cell] = {}
         """UUID of a lane's device → its present cell."""
         self._closed: set[str] = set()
@@ -27,8 +36,7 @@ class CellQueue:
 
     def devices(self) -> list[Gpu]:
         """Return the devices that at least one cell can run on."""
-        axes = {cell.gpu.name: cell.gpu for cell in self._cells}.values()
-        return list({gpu.uuid: gpu for axis in axes for gpu in devices_matching(axis, self._gpus)}.values())
+        return list({gpu.uuid: gpu for cell in self._cells for gpu in self._devices_of(cell)}.values())
 
     def take(self, gpu: Gpu, is_ready: Callable[[Cell], bool]) -> Cell | None:
         """Return the next ready cell for ``gpu``; wait while one may still become ready or be returned."""
@@ -80,7 +88,7 @@ class CellQueue:
         """
         with self._changed:
             cell = self._running[gpu.uuid]
-            if all(other.uuid in self._closed for other in devices_matching(cell.gpu, self._gpus)):
+            if all(other.uuid in self._closed for other in self._devices_of(cell)):
                 return False
             tell()
             del self._running[gpu.uuid]
@@ -126,4 +134,8 @@ class CellQueue:
         return sum(any(self._fits(cell, gpu) for cell in cells) for gpu in lanes)
 
     def _fits(self, cell: Cell, gpu: Gpu) -> bool:
-        return gpu in devices_matching(cell.gpu, self._gpus)
+        return gpu in self._devices_of(cell)
+
+    def _devices_of(self, cell: Cell) -> Sequence[Gpu]:
+        measured_on = self._measured_on.get(cell.id, ())
+        return [gpu for gpu in devices_matching(cell.gpu, self._gpus) if gpu.uuid not in measured_on]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -32,6 +33,21 @@ class RunPlace(Protocol):
         """Return what a cell would meet there."""
         ...
 
+    def devices(self, cell: Cell) -> Collection[str] | None:
+        """Return the UUIDs of the devices there that can run a cell; None if they are not known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UnitsLeft:
+    """How often a cell still has to run, each time on another device."""
+
+    count: int
+    absent: int = 0
+    """How many more are wanted than there are devices."""
+    measured_on: frozenset[str] = frozenset()
+    """UUIDs of the devices that have measured it and need not again; empty where any one device will do."""
+
 
 def cells_to_run(cells: Sequence[Cell], store: RecordStore, place: RunPlace, rerun: Rerun) -> list[Cell]:
     """Return the cells that still have to run, longest first."""
@@ -51,11 +67,27 @@ def cells_left(
         place: Where they would run.
         rerun: Rule for cells that have a record.
     """
-    wanted = [cell for cell in cells if not _is_done(cell, attempts.get(cell.id, ()), place, rerun)]
+    wanted = [cell for cell in cells if units_left(cell, attempts.get(cell.id, ()), place, rerun).count]
     longest: dict[tuple[str, ...], float] = {}
     for cell in wanted:
         longest[_group(cell)] = max(cell.expected_s, longest.get(_group(cell), 0.0))
     return sorted(wanted, key=lambda cell: (-longest[_group(cell)], _group(cell), -cell.expected_s))
+
+
+def units_left(cell: Cell, attempts: Sequence[AttemptSummary], place: RunPlace, rerun: Rerun) -> UnitsLeft:
+    """Return how often ``cell`` still has to run after ``attempts``; for the arguments see :func:`cells_left`."""
+    if cell.gpu.units == 1 or cell.compile_only:
+        return UnitsLeft(0 if _is_done(cell, attempts, place, rerun) else 1)
+    by_unit: dict[str | None, list[AttemptSummary]] = {}
+    for attempt in attempts:
+        by_unit.setdefault(attempt.gpu_uuid, []).append(attempt)
+    measured_on = frozenset(
+        uuid for uuid, tried in by_unit.items() if uuid is not None and _is_done(cell, tried, place, rerun)
+    )
+    wanted = max(0, cell.gpu.units - len(measured_on))
+    devices = place.devices(cell)
+    count = wanted if devices is None else min(wanted, len(frozenset(devices) - measured_on))
+    return UnitsLeft(count, wanted - count, measured_on)
 
 
 def _group(cell: Cell) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ class Run:
         self._survey = survey
         self._store = store
         self._policy = policy
-        self._pending = CellQueue(self._on_devices, survey.inventory.gpus)
+        self._pending = CellQueue(self._on_devices, survey.inventory.gpus, policy.measured_on)
         self._events: queue.SimpleQueue[RunEvent | BaseException | None] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._tally = RunTally()
