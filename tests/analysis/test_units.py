@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from kernel_matrix.analysis.units import variance_between
+from kernel_matrix.analysis.units import compare_units, variance_between
 from tests.analysis.noisy import answers, measured
 
 
@@ -83,3 +83,45 @@ def test_bounds_of_units_with_one_night_assume_that_runs_differ():
     width = table["high_percent"] - table["low_percent"]
     assert set(table["bounds_from"]) == {"cells, and a default for runs"}
     assert width.min() > 1.0
+
+
+def shared(*pairs):
+    """One session of 0 on each unit, of 10 cells per set of units."""
+    rows = [
+        {"cell": f"{number} of {units}", "unit": unit, "night": 0, "n": 1, "y": 0.0, "ss": 0.0}
+        for units in pairs
+        for number in range(10)
+        for unit in units
+    ]
+    return compare_units(pl.DataFrame(rows))
+
+
+def test_cells_on_few_units_are_worth_less():
+    assert shared("abcd").worth == pytest.approx([10] * 4)
+    in_pairs = shared("ab", "ac", "ad", "bc", "bd", "cd")
+    assert in_pairs.cells_of.tolist() == [30] * 4
+    assert in_pairs.worth == pytest.approx([20] * 4)
+    chain = shared("ab", "bc", "cd").worth
+    assert chain[0] == pytest.approx(10 / 2 * 0.75 / 0.875)  # the ends hang on three links of five cells' worth
+    assert chain[1] == pytest.approx(10)
+
+
+def test_units_that_no_cells_link_are_groups():
+    found = shared("ab", "cde")
+    assert found.group.tolist() == [0, 0, 2, 2, 2]
+    assert found.worth == pytest.approx([10] * 5)
+
+
+def test_bounds_rest_on_what_cells_are_worth():
+    """Two groups of units that a single cell links: the effect of each is about as certain as that cell."""
+    dice = np.random.default_rng(10)
+    groups = [("GPU-a", "GPU-b")] * 40 + [("GPU-c", "GPU-d", "GPU-e")] * 40 + [("GPU-b", "GPU-c")]
+    rows = [
+        row
+        for number, units in enumerate(groups)
+        for unit in units
+        for row in measured(dice, spread=0.05, sessions=1, candidate=f"softmax/{number}", gpu_uuid=unit)
+    ]
+    table = answers(rows)["units"].table.filter((pl.col("of") == "time") & (pl.col("unit") == "GPU-a"))
+    assert table["cells"].item() == 40
+    assert table["high_percent"].item() - table["low_percent"].item() > 10

@@ -72,7 +72,7 @@ def between_units(measured: TimedSessions) -> list[Answer]:
             shared = shared.filter(pl.col("unit").n_unique().over("cell") > 1)
             if shared.is_empty():
                 continue
-            compared = _compare_units(shared)
+            compared = compare_units(shared)
             models.append({"gpu_name": model, "of": name, **compared.summary(slowest=of == "candidate")})
             boards += [{"gpu_name": model, "of": name, **row} for row in compared.rows()]
     notes = [] if models else ["No cell was measured on two units of one model, so units cannot be compared."]
@@ -113,7 +113,7 @@ def _means(values: pl.DataFrame) -> pl.DataFrame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Compared:
+class UnitEffects:
     """Effects of units on the logarithm, with their variances."""
 
     names: list[str]
@@ -125,6 +125,10 @@ class _Compared:
     by_nights: bool
     """True if the variances are those between nights, else of cells and an assumed difference between runs."""
     cells_of: Array
+    worth: Array
+    """As many cells as would make a unit's effect as certain, were each measured on all units of its group."""
+    group: Array
+    """Index of the first unit of a unit's group; cells link the units of a group, and no others."""
     cells: int
     spread: float
 
@@ -170,7 +174,7 @@ class _Compared:
         }
 
 
-def _compare_units(nightly: pl.DataFrame) -> _Compared:
+def compare_units(nightly: pl.DataFrame) -> UnitEffects:
     """Fit ``y`` = cell + unit by least squares.
 
     Args:
@@ -196,37 +200,43 @@ def _compare_units(nightly: pl.DataFrame) -> _Compared:
     cells_of = per_unit["k"].cast(pl.Float64).to_numpy()
     normal = np.diag(cells_of)
     np.subtract.at(normal, (met["u"].to_numpy(), met["v"].to_numpy()), met["w"].to_numpy())
-    effects = np.linalg.lstsq(normal, per_unit["d"].to_numpy(), rcond=1e-9)[0]
+    inverse = np.linalg.pinv(normal, rcond=1e-9, hermitian=True)
+    effects = inverse @ per_unit["d"].to_numpy()
     effects -= effects.mean()
+    known = inverse @ normal  # less the means of groups
+    worth = np.diag(known) / np.diag(inverse)
+    group = np.argmax(np.abs(known - np.eye(len(names))) > 0.5 / len(names), axis=1)
     rest = float((coded["d"] ** 2).sum() - effects @ per_unit["d"].to_numpy())
     cells = coded["cell"].n_unique()
-    degrees = float(coded.height - cells - np.linalg.matrix_rank(normal, tol=1e-9 * len(names)))
+    degrees = float(coded.height - cells - round(np.trace(known)))
     between = _between_nights(nightly, coded, effects)
     if between is not None:
         variances, degrees = between
     else:
-        variances, degrees = _of_cells(coded, cells_of, rest, degrees)
+        variances, degrees = _of_cells(coded, worth, rest, degrees)
     spread = shared.group_by("cell").agg(pl.col("y").std())["y"].median()
-    return _Compared(
+    return UnitEffects(
         names=names,
         effects=effects,
         variances=variances,
         degrees=degrees,
         by_nights=between is not None,
         cells_of=cells_of,
+        worth=worth,
+        group=group,
         cells=cells,
         spread=float(spread),  # type: ignore[arg-type]  # a median of numbers
     )
 
 
-def _of_cells(coded: pl.DataFrame, cells_of: Array, rest: float, degrees: float) -> tuple[Array, float]:
+def _of_cells(coded: pl.DataFrame, worth: Array, rest: float, degrees: float) -> tuple[Array, float]:
     """Return the units' variances from the disagreement between cells, and from what runs are assumed to differ by."""
     if degrees > 0:
         variance_ = max(rest, 0.0) / degrees
     else:  # with one cell, its sessions have to replace the disagreement between cells
         degrees = float((coded["n"] - 1).sum())
         variance_ = float(coded["ss"].sum()) / degrees * float((1 / coded["n"]).mean()) if degrees > 0 else math.nan  # type: ignore[arg-type]  # a mean of numbers
-    of_cells, of_runs = variance_ / cells_of, DEFAULT_RUN_DEVIATION**2
+    of_cells, of_runs = variance_ / worth, DEFAULT_RUN_DEVIATION**2
     total = of_cells + of_runs
     if degrees > 0:  # Satterthwaite's approximation
         parts = float(of_cells.mean()) ** 2 / degrees + of_runs**2 / DEFAULT_DEGREES
@@ -273,18 +283,26 @@ def variance_between(
     from scipy.special import fdtri  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; loads for 0.2 s
 
     apart = len(effects) - 1
-    if apart < 1 or not (np.isfinite(variances).all() and (variances > 0).all()) or degrees < 1:
+    tau, expected = moment_variance(effects, variances, degrees)
+    if tau is None:
         return None, None, None, None
-    weights = 1 / variances
-    excess = degrees / (degrees - 2) if degrees > 2 else 1.0
     q = _q(effects, variances, 0.0)
-    scale = weights.sum() - (weights**2).sum() / weights.sum()
-    tau = max(0.0, float((q - apart * excess) / scale))
     low, high = (
         _where_q_is(effects, variances, apart * float(fdtri(apart, degrees, level)))
         for level in ((1 + LEVEL) / 2, (1 - LEVEL) / 2)
     )
-    return tau, low, high, max(0.0, (q - apart * excess) / q) if q > 0 else 0.0
+    return tau, low, high, max(0.0, (q - expected) / q) if q > 0 else 0.0
+
+
+def moment_variance(effects: Array, variances: Array, degrees: float) -> tuple[float | None, float]:
+    """Compute τ² of :func:`variance_between`, None if the sampling variance is unknown, and E[Q]."""
+    apart = len(effects) - 1
+    expected = apart / (1 - 2 / degrees) if degrees > 2 else float(apart)
+    if apart < 1 or not (np.isfinite(variances).all() and (variances > 0).all()) or degrees < 1:
+        return None, expected
+    weights = 1 / variances
+    scale = weights.sum() - (weights**2).sum() / weights.sum()
+    return max(0.0, float((_q(effects, variances, 0.0) - expected) / scale)), expected
 
 
 def _q(effects: Array, variances: Array, tau: float) -> float:
