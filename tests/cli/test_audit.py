@@ -30,7 +30,7 @@ def test_findings_stand_under_their_check_the_worst_first(lab):
     ]
     assert r"h200: 3 rows were measured on NVIDIA L4\x1b[2J; the name means NVIDIA H200" in done.stdout
     assert "… and 3 more: --all --only drift" in done.stdout
-    assert done.stdout.splitlines()[-1].startswith("11 rows, 39 checks: 2 errors,")
+    assert done.stdout.splitlines()[-1].startswith("11 rows, 41 checks: 2 errors,")
 
 
 def test_all_tells_each_and_only_asks_one(lab):

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 _SHOWN: Final = 5
 """Findings of a check that are shown without ``--all``."""
 _PLACE: Final = ("gpu", "toolchain", "dtype", "problem", "workload", "candidate")
-_COLUMNS: Final = tuple(TableColumn(name=name) for name in ("check", "severity", *_PLACE, "count", "evidence"))
+_COLUMNS: Final = tuple(
+    TableColumn(name=name) for name in ("check", "severity", *_PLACE, "gpu_uuid", "count", "evidence")
+)
 _STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 

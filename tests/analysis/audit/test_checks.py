@@ -107,6 +107,17 @@ def slower(factor, where):
     return rows
 
 
+def more_boards(*factors):
+    """Clean rows, and those of further H200s, whose times are the first one's times these factors."""
+    rows = clean()
+    rows += [{**row, "dtype": "fp16"} for row in rows if row["gpu"] == "h200"]
+    here = [row for row in rows if row["gpu"] == "h200"]
+    further = {"host_id": "host-more", "hostname": "node-more"}
+    for number, factor in enumerate(factors):
+        rows += [{**row, **times(row, factor), "gpu_uuid": f"GPU-more-{number}", **further} for row in here]
+    return rows
+
+
 def sized():
     """A candidate that takes the same for a workload a hundred times as large."""
     rows = clean()
@@ -175,6 +186,14 @@ PLANTED = {
     "same_for_any_size": (sized(), "over 2 workloads its times differ 1×.*, the baseline's 101×"),
     "odd_gpu": (slower(4.0, lambda row: row["gpu"] == "t4"), "slower than its data sheet says relative to 3 other"),
     "odd_cell": (slower(8.0, first), r"8.*× slower than its times on 3 other GPUs and this GPU's other cells imply"),
+    "slow_unit": (
+        more_boards(1.0, 1.06),
+        r"^GPU-more-1 is 6 % slower than 2 other NVIDIA H200 \(.* %\) by the baseline's times in 16 cells$",
+    ),
+    "units_apart": (
+        more_boards(1.06),
+        r"^GPU-more-0 is 6 % slower than GPU-h200 \(.*\) by the .* in 16 cells; which of the two is odd is open$",
+    ),
     "baselines_apart": (
         changed(first, baseline_median_ns=lambda row: row["baseline_median_ns"] * 1.5),
         "the same baseline took .* beside problem0/fast: 1.5",

@@ -32,13 +32,16 @@ SEVERITIES: Final = tuple(one.value for one in Severity)
 WHERE: Final = CELL_KEY
 """The columns that name the cells of a finding; null: it is about all of them."""
 
+PLACE: Final = (*WHERE, "gpu_uuid")
+"""The columns that name the rows of a finding: its cells, and the board that it is about, if it is about one."""
+
 ROW: Final = ("record", "session", "workload")
 """The columns that identify a row of ``cells``; samples are joined by them."""
 
 FINDINGS: Final[dict[str, pl.DataType]] = {
     "check": pl.String(),
     "severity": pl.Enum(SEVERITIES),
-    **{name: pl.String() for name in WHERE},
+    **{name: pl.String() for name in PLACE},
     "evidence": pl.String(),
     "count": pl.Int64(),
 }
@@ -66,11 +69,11 @@ class AuditCheck:
         """Run the check; returns findings with the columns :data:`FINDINGS`, the worst first."""
         found = self.look(tables).collect(engine="streaming")
         # Groups are unordered: sort by all columns, so that the same tables give the same page.
-        ordered = found.sort(_WORST, *WHERE, "evidence", descending=[True, *(False for _ in (*WHERE, "evidence"))])
+        ordered = found.sort(_WORST, *PLACE, "evidence", descending=[True, *(False for _ in (*PLACE, "evidence"))])
         return ordered.select(
             pl.lit(self.name).alias("check"),
             pl.lit(self.severity.value, FINDINGS["severity"]).alias("severity"),
-            *(pl.col(name).cast(FINDINGS[name]) for name in (*WHERE, "evidence", "count")),
+            *(pl.col(name).cast(FINDINGS[name]) for name in (*PLACE, "evidence", "count")),
         )
 
 
@@ -80,7 +83,7 @@ def make_findings(
     """Make findings from the rows of ``frame``.
 
     Args:
-        frame: One row per finding; its columns of :data:`WHERE` name the cells.
+        frame: One row per finding; its columns of :data:`PLACE` name the rows.
         evidence: The evidence, as text.
         count: Number of rows, calls or cells; 1 each by default.
         worst: Sort key, largest first; ``count`` by default.
@@ -88,7 +91,7 @@ def make_findings(
     there = frame.collect_schema().names()
     number = pl.lit(1) if count is None else count
     return frame.select(
-        *((pl.col(name) if name in there else pl.lit(None)).cast(pl.String).alias(name) for name in WHERE),
+        *((pl.col(name) if name in there else pl.lit(None)).cast(pl.String).alias(name) for name in PLACE),
         evidence.alias("evidence"),
         number.cast(pl.Int64).alias("count"),
         (number if worst is None else worst).cast(pl.Float64).alias(_WORST),
