@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -42,7 +43,8 @@ class RayLab:
         return f"http://{self.host}:{self._dashboard}"
 
     def start(self, name: str) -> None:
-        """Start a node; the first one has the head."""
+        """Start a node, of which nothing is left then from the last time; the first one has the head."""
+        self.kill(name)
         model, gpus = NODES[name]
         role = ["--address", f"{self.host}:{self._port}"]
         if name == next(iter(NODES)):
@@ -61,11 +63,22 @@ class RayLab:
         with (self.folder / f"{name}.log").open("ab") as log:
             self._nodes[name] = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
 
+    def has_ended(self, name: str) -> bool:
+        """Return whether a node was killed, or has ended by itself."""
+        return name not in self._nodes or self._nodes[name].poll() is not None
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to the daemon of a node that starts and ends workers."""
+        if name in self._nodes:
+            words = ("pkill", f"-{number.value}", "-x", "raylet", "-s", str(self._nodes[name].pid))
+            subprocess.run(words, check=False)
+
     def kill(self, name: str) -> None:
-        """Kill the daemons of a node at once; the processes of jobs go on, as they do on a real node."""
-        process = self._nodes.pop(name)
-        subprocess.run(("pkill", "-9", "-s", str(process.pid)), check=False)
-        process.wait()
+        """Kill the daemons of a node at once; within two seconds Ray's watchers kill the processes of its jobs."""
+        process = self._nodes.pop(name, None)
+        if process is not None:
+            subprocess.run(("pkill", "-9", "-s", str(process.pid)), check=False)
+            process.wait()
 
     def alive(self) -> list[str]:
         """GPU models of the nodes that the cluster counts as alive."""

@@ -12,6 +12,7 @@ import pytest
 from tests.baddays.field import new_field
 from tests.executors.engines.slurm_lab import missing_programs, slurm_lab
 from tests.executors.fleet.faults import FLEET
+from tests.executors.fleet.slurm_faults import ENGINE
 
 ROOT = Path(__file__).parents[3]
 
@@ -38,6 +39,6 @@ def field(tmp_path, lab):
     environment = {**lab.environment, "PYTHONPATH": str(ROOT / "runner")}
     with new_field(tmp_path, environment=environment) as made:
         start = ["env", f"PYTHONPATH={ROOT / 'runner'}", sys.executable, "-m", "kernel_matrix"]
-        text = FLEET.format(resources=json.dumps(["cpu"]), command=json.dumps(start))
+        text = FLEET.format(resources=json.dumps(["cpu"]), command=json.dumps(start), engine=ENGINE)
         (made.root / "fleet.toml").write_text(text)
         yield made

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -13,24 +11,14 @@ import pytest
 
 from tests.baddays.field import ROOT, new_field
 from tests.executors.engines.ray_lab import ray_lab, ray_program, wait_until
-from tests.executors.fleet.faults import PLAYER, write_copies
+from tests.executors.fleet.faults import FaultyRun, players, prepare
+from tests.executors.fleet.ray_faults import RayFaults
 
 pytestmark = [
     pytest.mark.torch,
     pytest.mark.timeout(600),
     pytest.mark.skipif(ray_program() is None, reason="ray is not installed beside the tests"),
 ]
-FLEET = """
-[[sites]]
-name = "lab"
-engine = "ray"
-sandbox = "process"
-workspace = "workspace"
-gpus = ["cpu"]
-jobs = 2
-command = {command}
-options = {{ address = "{address}", cpus = 4 }}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +35,7 @@ def cluster():
 def field(tmp_path, cluster):
     """A folder with a matrix of twenty cells, and a fleet whose nodes take half a second for each."""
     with new_field(tmp_path, environment={"PYTHONPATH": str(ROOT / "runner")}) as made:
-        write_copies(made, 20)
-        start = ["env", f"PYTHONPATH={ROOT / 'runner'}:{ROOT}", sys.executable, str(PLAYER), "0.5"]
-        fleet = FLEET.format(command=json.dumps(start), address=cluster.address)
-        (made.root / "fleet.toml").write_text(fleet)
+        prepare(made, RayFaults(cluster).engine, cells=20, seconds=0.5)
         yield made
 
 
@@ -103,3 +88,12 @@ def test_model_that_the_cluster_lacks_is_refused_before_a_job(field):
     ran = field.call("run", "--fleet", "fleet.toml")
     assert (ran.returncode, ran.stdout) == (4, "")
     assert "the site has no b200; it has " in ran.stderr
+
+
+def test_faults_cost_no_cell_and_leave_nothing(field, cluster):
+    faults = RayFaults(cluster)
+    FaultyRun(field, faults, faults=4, seed=1).run()
+    assert len({record["cell_id"] for record in field.records()}) == 20
+    wait_until(faults.is_whole)
+    assert "0 cells to run" in field.call("run", "--fleet", "fleet.toml").stdout
+    wait_until(lambda: players(field) == [], limit_s=60)
