@@ -12,10 +12,12 @@ import json
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from kernel_matrix.model.instants import parse_instant
 from tests.baddays.field import ROOT, new_field
 from tests.executors.engines.ray_lab import ray_lab
 from tests.executors.engines.slurm_lab import slurm_lab
@@ -54,10 +56,21 @@ def main() -> None:
         "lost": asked.cells - len(cells),
         "measured_again": cells.total() - len(cells),
         "chunks": len({record["run_id"] for record in records}),
+        "between_cells_s": round(_between_s(records), 1),
         "heads": run.heads,
         "faults": dict(sorted(run.happened.items())),
     }
     print(json.dumps(document))
+
+
+def _between_s(records: Sequence[Mapping[str, Any]]) -> float:
+    """Return how long no cell ran between the begin of the first and the end of the last, seconds."""
+    hosts = sorted((record["host"] for record in records), key=lambda host: host["started_at"])
+    idle_s, until = 0.0, parse_instant(hosts[0]["started_at"])
+    for began, ended in ((parse_instant(host["started_at"]), parse_instant(host["ended_at"])) for host in hosts):
+        idle_s += max(0.0, (began - until).total_seconds())
+        until = max(until, ended)
+    return idle_s
 
 
 @contextmanager
