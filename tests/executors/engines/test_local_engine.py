@@ -27,7 +27,7 @@ def submit(site):
 
     def submitted(name, program, resource="cpu"):
         folder = site.workspace / RUN / f"{RUN}-{name}"
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         session.submit(
             Job(token=folder.name, resource=resource, folder=folder, command=("/bin/sh", "-c", program, "sh"))
         )
@@ -107,3 +107,10 @@ def test_options_are_unknown_keys():
     (fault,) = check_options({"partition": "night"})
     assert (fault.path, fault.text) == (("partition",), "unknown key; this engine has no options")
     assert list(check_options({})) == []
+
+
+def test_job_that_cannot_be_found_again_is_ended(submit, site):
+    # As on a full disk, where its file cannot be written.
+    (site.workspace / RUN / f"{RUN}-one" / "process.json").mkdir(parents=True)
+    with pytest.raises(EngineError, match=r"process\.json cannot be written: "):
+        submit("one", "sleep 100")

@@ -89,7 +89,13 @@ class LocalSession:
         with suppress(ProcessLookupError):
             token = owner_token(process.pid)
         found = {"process": token, "pid": process.pid, "device": device}
-        replace_file(job.folder / _PROCESS_FILE, json.dumps(found))
+        try:
+            replace_file(job.folder / _PROCESS_FILE, json.dumps(found))
+        except OSError as error:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)  # no later run would find it
+            what = f"site {self.site.name}: {job.folder / _PROCESS_FILE} cannot be written: {error.strerror}"
+            raise EngineError(what, next_step="make room there") from None
 
     def statuses(self) -> Mapping[str, JobStatus]:
         """Return token → status, of every job whose folder is there."""
