@@ -197,8 +197,18 @@ def test_workspace_that_cannot_be_written_is_tried_again(tmp_path):
             played.told.append(event)
             if played.workspace.is_file():
                 played.workspace.unlink()
-    assert "cannot be written" in played.messages()[0]
+    told, over, *_ = played.messages()
+    assert "cannot be written" in told
+    assert (told.splitlines()[-1], over) == ("it is asked again until it takes chunks", "site here takes chunks again")
     assert played.run.left == 0
+
+
+def test_full_site_is_told_once_while_its_engine_answers(tmp_path):
+    played = Played(tmp_path, cpu_cells(1))
+    for _ in range(3):
+        played.sites.complain(played.sites.runs["here"], "no room", cure="takes chunks")
+        played.sites.complain(played.sites.runs["here"], "")
+    assert [event.text for event in played.sites.news()] == ["no room\nit is asked again until it takes chunks"]
 
 
 def test_what_runs_where_is_told(tmp_path):

@@ -39,6 +39,8 @@ _MOST_FRUITLESS: Final = 3
 """Chunks in a row without a record until their kind of GPU is closed: something is wrong there, whatever is sent."""
 _CAPACITY_EVERY_S: Final = 60.0
 """Between two questions what the sites have; nodes come and go within minutes."""
+_TAKES_CHUNKS: Final = "takes chunks"
+"""What a site whose workspace cannot be written does not do."""
 _PARTING_S: Final = 90.0
 """How long a cancelled job may take to end: its runner has a minute to give the GPU back."""
 
@@ -101,8 +103,8 @@ class FleetSites:
         """Of the runs at these sites, since one process may start several with one name."""
         self.left: dict[tuple[str, str], LeftChunk] = {}
         """Site and name → a chunk of an earlier run whose job goes on."""
-        self._troubles: dict[str, str] = {}
-        """Site → what its engine said last, while it does not answer."""
+        self._troubles: dict[tuple[str, str], str] = {}
+        """Site and what it does not do → what was said of it last."""
         self._news: list[RunMessage] = []
         self._store = store
         self._prefix = job_prefix(store.root)
@@ -144,20 +146,20 @@ class FleetSites:
             raise silent[0]
         return found
 
-    def complain(self, site: SiteRun, what: str) -> None:
-        """Keep what an engine says while it does not answer; empty if it does."""
-        name = site.site.name
-        if what and self._troubles.get(name) != what:
-            self._news.append(RunMessage(text=f"{what}\nit is asked again until it answers", is_warning=True))
-        elif not what and name in self._troubles:
-            self._news.append(RunMessage(text=f"site {name} answers again"))
+    def complain(self, site: SiteRun, what: str, *, cure: str = "answers") -> None:
+        """Keep what is wrong with a site; empty if nothing is any more, and it does what ``cure`` says again."""
+        key = (site.site.name, cure)
+        if what and self._troubles.get(key) != what:
+            self._news.append(RunMessage(text=f"{what}\nit is asked again until it {cure}", is_warning=True))
+        elif not what and key in self._troubles:
+            self._news.append(RunMessage(text=f"site {site.site.name} {cure} again"))
         if what:
-            self._troubles[name] = what
+            self._troubles[key] = what
         else:
-            self._troubles.pop(name, None)
+            self._troubles.pop(key, None)
 
     def news(self) -> list[RunMessage]:
-        """Return what is new about sites that do not answer."""
+        """Return what is new about sites that do not answer, or have no room."""
         return drained(self._news)
 
 
@@ -397,8 +399,9 @@ class FleetRun:
                     break
                 except StoreError as error:
                     dispatcher.ended(chunk.number, lost=False)
-                    self._fleet.complain(site, str(error))
+                    self._fleet.complain(site, str(error), cure=_TAKES_CHUNKS)
                     break
+                self._fleet.complain(site, "", cure=_TAKES_CHUNKS)
         holders = {number: site for site in self._sites.values() for number in site.active}
         for number, ids in dispatcher.newly_withdrawn():
             holders[number].withdraw(number, ids)

@@ -202,7 +202,8 @@ class SiteRun:
             (folder / RESOURCE_FILE).write_text(chunk.slot.resource, encoding="utf-8")
             replace_file(folder / CHUNK_FILE, json.dumps(document))
         except OSError as error:
-            what = f"site {self.site.name}: {folder} cannot be written: {error.strerror}"
+            _remove(folder)  # the next try has another name
+            what = f"site {self.site.name}: {self._folder} cannot be written: {error.strerror}"
             raise StoreError(what, next_step="make room there, or mend `workspace` in the fleet file") from None
         self.active[chunk.number] = ActiveChunk(
             chunk.number,

@@ -1,0 +1,88 @@
+"""The disk of a workspace is full: that is told, no cell is lost, and the cells run once there is room."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.baddays.field import LOCAL_FLEET, new_field
+from tests.baddays.living import until
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk"),
+]
+NAMES = ("honest", "wrong")
+ROOM_FOR_A_CHUNK = 20 << 10
+"""Bytes in which a chunk and the files of its job have room, and a record has not."""
+
+
+@pytest.fixture
+def field(tmp_path):
+    """A fleet of this machine with a small disk as its workspace, whose node was described while there was room."""
+    root = Path(__file__).parents[3] / "runner"
+    with new_field(tmp_path, environment={"PYTHONPATH": str(root)}) as made:
+        (made.root / "fleet.toml").write_text(LOCAL_FLEET)
+        made.write_matrix(*(f"tiny/{name}" for name in NAMES))
+        disk = made.root / "workspace"
+        disk.mkdir()
+        mount = ("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk))
+        refused = subprocess.run(mount, check=False, capture_output=True, text=True)
+        if refused.returncode:
+            pytest.skip(f"no disk can be mounted here: {refused.stderr.strip()}")
+        try:
+            assert made.call("plan", "--fleet", "fleet.toml").returncode == 0
+            yield made
+        finally:
+            subprocess.run(("umount", "--lazy", str(disk)), check=True)
+
+
+def fill(field, left):
+    """Leave so many bytes free."""
+    disk = os.statvfs(field.root / "workspace")
+    (field.root / "workspace" / "filler").write_bytes(b"\0" * (disk.f_bavail * disk.f_frsize - left))
+
+
+def make_room(field):
+    (field.root / "workspace" / "filler").unlink()
+
+
+def candidates(field):
+    return Counter(record["cell"]["candidate"].removeprefix("tiny/") for record in field.records())
+
+
+def chunks(field):
+    """Folders of chunks, without those of node reports."""
+    return [path.name for path in (field.root / "workspace").glob("*/*") if "-check-" not in path.name]
+
+
+def test_records_without_room_are_told_and_run_again(field):
+    fill(field, ROOM_FOR_A_CHUNK)
+    ran = field.call("run", "--fleet", "fleet.toml")
+    assert ran.returncode == 4
+    assert "3 chunks in a row ended without a record" in ran.stderr
+    assert ".json cannot be written: No space left on device" in ran.stderr
+    assert "stopped: 2 of 2 cells are left" in ran.stdout
+    assert (field.records(), chunks(field)) == ([], [])
+
+    make_room(field)
+    assert field.call("run", "--fleet", "fleet.toml").returncode == 0
+    assert candidates(field) == dict.fromkeys(NAMES, 1)
+
+
+def test_run_waits_until_there_is_room_for_a_chunk(field):
+    fill(field, 0)
+    log = field.root / "head.log"
+    with field.start_logged(log, "run", "--fleet", "fleet.toml") as head:
+        until(lambda: "cannot be written: No space left on device" in log.read_text())
+        make_room(field)
+        assert head.wait() == 0
+    assert log.read_text().count("No space left") == 1
+    assert "site here takes chunks again" in log.read_text()
+    assert candidates(field) == dict.fromkeys(NAMES, 1)
+    assert chunks(field) == []
