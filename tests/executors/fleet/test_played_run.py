@@ -109,6 +109,13 @@ def test_cell_that_no_new_board_takes_is_left(tmp_path):
     assert (played.run.left, played.run.quarantined, played.left_orders()) == (1, {}, 20 - MOST_REFUSALS)
 
 
+def test_what_goes_on_of_a_lost_chunk_begins_no_cell(tmp_path):
+    played = Played(tmp_path, cpu_cells(2), "is_killed")
+    played.play()
+    (withdrawn,) = played.workspace.rglob("withdrawn.json")
+    assert set(json.loads(withdrawn.read_bytes())) == {cell.id for cell in played.cells}
+
+
 def test_cell_whose_chunks_are_killed_is_given_up(tmp_path):
     cells = cpu_cells(3)
     played = Played(tmp_path, cells, "is_killed", "is_killed", "is_killed")

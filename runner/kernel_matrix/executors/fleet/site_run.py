@@ -320,7 +320,9 @@ class SiteRun:
             del self.active[chunk.number]
             self._adopt_runs(chunk.folder)
             chunk.log_tail = _tail(chunk.folder / LOG_FILE)
-            if not is_lost:  # a lost one may go on somewhere; its folder is looked at again by the next run
+            if is_lost:  # it may go on somewhere; its folder is looked at again by the next run
+                _withdraw_all(chunk.folder)
+            else:
                 _remove(chunk.folder)
         return SiteNews(records=records, warnings=warnings, ended=ended)
 
@@ -372,6 +374,12 @@ def _age_s(path: Path) -> float:
         return time.time() - path.stat().st_mtime
     except OSError:
         return 0.0
+
+
+def _withdraw_all(chunk: Path) -> None:
+    """Let a process that goes on there end after its cell: others have all of them now."""
+    with suppress(OSError):
+        replace_file(chunk / WITHDRAWN_FILE, json.dumps(sorted(LeftChunk.read(chunk).cell_ids)))
 
 
 def _remove(chunk: Path) -> None:
