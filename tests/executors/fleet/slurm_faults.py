@@ -41,6 +41,8 @@ class SlurmFaults(ClusterFaults):
             for path in (self._lab.folder / "state").glob("job_state*"):
                 path.unlink()
             self.later(rng.uniform(0, 3), self._lab.start_controller)
+            for node in NODES:  # which Slurm drains when a number that is handed out again is still known there
+                self.later(20, partial(self._lab.resume, node))
 
     def fault_network_cut(self, rng: random.Random) -> None:
         """Stop the daemon of a node for a while, as if its network were cut."""
