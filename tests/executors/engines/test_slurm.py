@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernel_matrix.executors.engines import EngineError, Job, JobState
-from kernel_matrix.executors.engines.slurm import check_options, open_session
+from kernel_matrix.executors.engines.slurm import _state, check_options, open_session
 from kernel_matrix.fleet import Site
 from tests.executors.engines.slurm_lab import missing_programs, slurm_lab
 
@@ -117,6 +117,12 @@ time.sleep(60)"""
     jobs.cancel(["km-cancel-1", "km-cancel-never-was"])
     assert status_of(lab, jobs, "km-cancel-1", JobState.LOST).reason == "cancelled"
     lab.wait_until(lambda: log.read_text().endswith("told\n"))
+
+
+def test_job_that_a_node_could_not_start_is_lost():
+    # Slurm holds it for ever; other nodes can run its cells.
+    assert _state("PENDING", "launch failed requeued held") is JobState.LOST
+    assert _state("PENDING", "Resources") is JobState.WAITING
 
 
 def test_jobs_of_other_runs_are_not_seen(lab, tmp_path):

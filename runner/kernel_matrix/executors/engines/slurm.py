@@ -41,6 +41,8 @@ _STATES: Final = {
     "COMPLETED": JobState.ENDED,
 }
 """Slurm's state → what it means; every other one is a way to be lost, but FAILED with an exit code of the process."""
+_LAUNCH_FAILED: Final = "launch failed requeued held"
+"""Why a job waits that a node could not start; Slurm holds it until somebody releases it."""
 _PASSED: Final = ("PATH", "HOME", "LANG", "KERNEL_MATRIX_GPU_SETTINGS")
 """What jobs get of this environment: settings that are forbidden here stay forbidden there."""
 _SIGNALLED_BEFORE_END: Final = "B:TERM@60"
@@ -214,6 +216,8 @@ def _expanded(names: str) -> Iterator[str]:
 def _state(state: str, reason: str) -> JobState:
     if state == "FAILED" and reason == "NonZeroExitCode":
         return JobState.ENDED
+    if reason.replace("_", " ") == _LAUNCH_FAILED:
+        return JobState.LOST
     return _STATES.get(state, JobState.LOST)
 
 
