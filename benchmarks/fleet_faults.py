@@ -21,7 +21,7 @@ from kernel_matrix.model.instants import parse_instant
 from tests.baddays.field import ROOT, new_field
 from tests.executors.engines.ray_lab import ray_lab
 from tests.executors.engines.slurm_lab import slurm_lab
-from tests.executors.fleet.faults import FaultyRun, prepare
+from tests.executors.fleet.faults import FaultyRun, prepare, small_disk
 from tests.executors.fleet.ray_faults import RayFaults
 from tests.executors.fleet.slurm_faults import SlurmFaults
 
@@ -41,7 +41,10 @@ def main() -> None:
     ):
         project = Path(name) / "project"
         project.mkdir()
-        with new_field(project, environment={**variables, "PYTHONPATH": str(ROOT / "runner")}) as place:
+        with (
+            new_field(project, environment={**variables, "PYTHONPATH": str(ROOT / "runner")}) as place,
+            small_disk(project / "workspace", "16m"),
+        ):
             prepare(place, f"{faults.engine}\njobs = {asked.jobs}", asked.cells, asked.seconds)
             place.call("fleet", "check")
             run = FaultyRun(place, faults, asked.faults, asked.seed)

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tests.baddays.field import ROOT, Field
@@ -28,6 +29,7 @@ command = {command}
 {engine}
 """
 PLAYER = Path(__file__).with_name("quick_node.py")
+_FILLER = "filler"
 _RUN = ("run", "--fleet", "fleet.toml", "--json")
 
 
@@ -58,6 +60,31 @@ def players(place: Field) -> list[int]:
     """Processes that run cells of the matrix."""
     found = subprocess.run(("pgrep", "-f", str(place.root)), capture_output=True, text=True, check=False)
     return [pid for pid in map(int, found.stdout.split()) if _is_player(pid)]
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[str]:
+    """Mount an empty disk at ``folder``; yield why that is not permitted, or nothing."""
+    folder.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder))
+    refused = subprocess.run(mount, check=False, capture_output=True, text=True)
+    try:
+        yield refused.stderr.strip() if refused.returncode else ""
+    finally:
+        if not refused.returncode:
+            subprocess.run(("umount", "--lazy", str(folder)), check=True)
+
+
+def fill(disk: Path, left: int) -> None:
+    """Leave ``left`` bytes free on a small disk, until :func:`make_room`."""
+    room = os.statvfs(disk)
+    with suppress(OSError), (disk / _FILLER).open("ab") as file:
+        os.posix_fallocate(file.fileno(), 0, file.tell() + room.f_bavail * room.f_frsize - left)
+
+
+def make_room(disk: Path) -> None:
+    """Free what :func:`fill` has taken."""
+    (disk / _FILLER).unlink(missing_ok=True)
 
 
 class ClusterFaults:
@@ -101,6 +128,8 @@ class FaultyRun:
         """Run to the end, with the faults on the way."""
         rng = random.Random(self.seed)
         faults = _faults(self) | _faults(self.cluster)
+        if not self._workspace.is_mount():
+            del faults["disk_full"]
         next_s = time.monotonic() + 3
         try:
             while self._go_on() or sum(self.happened.values()) < self.faults:
@@ -137,6 +166,15 @@ class FaultyRun:
         """Interrupt the head, which then ends its jobs."""
         if self._head is not None:
             self._head.send_signal(signal.SIGINT)
+
+    def fault_disk_full(self, rng: random.Random) -> None:
+        """Fill the disk of the workspace for a while; it must be a small one: see :func:`small_disk`."""
+        fill(self._workspace, 0)
+        self.cluster.later(rng.choice((1, 8)), partial(make_room, self._workspace))
+
+    @property
+    def _workspace(self) -> Path:
+        return self.place.root / "workspace"
 
     def fault_runner_killed(self, rng: random.Random) -> None:
         """Kill the process that runs cells on a node."""

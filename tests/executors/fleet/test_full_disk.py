@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from tests.baddays.field import LOCAL_FLEET, new_field
 from tests.baddays.living import until
+from tests.executors.fleet.faults import fill, make_room, small_disk
 
 pytestmark = [
     pytest.mark.torch,
@@ -29,27 +29,11 @@ def field(tmp_path):
     with new_field(tmp_path, environment={"PYTHONPATH": str(root)}) as made:
         (made.root / "fleet.toml").write_text(LOCAL_FLEET)
         made.write_matrix(*(f"tiny/{name}" for name in NAMES))
-        disk = made.root / "workspace"
-        disk.mkdir()
-        mount = ("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk))
-        refused = subprocess.run(mount, check=False, capture_output=True, text=True)
-        if refused.returncode:
-            pytest.skip(f"no disk can be mounted here: {refused.stderr.strip()}")
-        try:
+        with small_disk(made.root / "workspace", "1m") as why_not:
+            if why_not:
+                pytest.skip(f"no disk can be mounted here: {why_not}")
             assert made.call("plan", "--fleet", "fleet.toml").returncode == 0
             yield made
-        finally:
-            subprocess.run(("umount", "--lazy", str(disk)), check=True)
-
-
-def fill(field, left):
-    """Leave so many bytes free."""
-    disk = os.statvfs(field.root / "workspace")
-    (field.root / "workspace" / "filler").write_bytes(b"\0" * (disk.f_bavail * disk.f_frsize - left))
-
-
-def make_room(field):
-    (field.root / "workspace" / "filler").unlink()
 
 
 def candidates(field):
@@ -62,7 +46,7 @@ def chunks(field):
 
 
 def test_records_without_room_are_told_and_run_again(field):
-    fill(field, ROOM_FOR_A_CHUNK)
+    fill(field.root / "workspace", ROOM_FOR_A_CHUNK)
     ran = field.call("run", "--fleet", "fleet.toml")
     assert ran.returncode == 4
     assert "3 chunks in a row ended without a record" in ran.stderr
@@ -70,17 +54,17 @@ def test_records_without_room_are_told_and_run_again(field):
     assert "stopped: 2 of 2 cells are left" in ran.stdout
     assert (field.records(), chunks(field)) == ([], [])
 
-    make_room(field)
+    make_room(field.root / "workspace")
     assert field.call("run", "--fleet", "fleet.toml").returncode == 0
     assert candidates(field) == dict.fromkeys(NAMES, 1)
 
 
 def test_run_waits_until_there_is_room_for_a_chunk(field):
-    fill(field, 0)
+    fill(field.root / "workspace", 0)
     log = field.root / "head.log"
     with field.start_logged(log, "run", "--fleet", "fleet.toml") as head:
         until(lambda: "cannot be written: No space left on device" in log.read_text())
-        make_room(field)
+        make_room(field.root / "workspace")
         assert head.wait() == 0
     assert log.read_text().count("No space left") == 1
     assert "site here takes chunks again" in log.read_text()
