@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import tempfile
 import time
 from collections import Counter
@@ -35,6 +36,8 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
+    # A shell lets what it starts in the background ignore it, and so would the heads.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with (
         tempfile.TemporaryDirectory(prefix="km", ignore_cleanup_errors=True) as name,
         _cluster(asked.engine, Path(name) / "lab") as (faults, variables),
