@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -107,6 +108,16 @@ def test_cell_that_no_new_board_takes_is_left(tmp_path):
     (skipped,) = (event for event in played.told if isinstance(event, RunEvent))
     assert skipped.text == "units = 1: no board was found besides the 1 that have measured it"
     assert (played.run.left, played.run.quarantined, played.left_orders()) == (1, {}, 20 - MOST_REFUSALS)
+
+
+def test_run_at_a_site_whose_nodes_are_gone_says_so(tmp_path):
+    played = Played(tmp_path, cpu_cells(1))
+    here = played.sites.runs["here"]
+    here.site = replace(here.site, gpus=("h200",))
+    with pytest.raises(
+        InfrastructureError, match="1 cells could not be run at any site:\n  no site has what they need now"
+    ):
+        played.play()
 
 
 def test_what_goes_on_of_a_lost_chunk_begins_no_cell(tmp_path):

@@ -411,7 +411,8 @@ class FleetRun:
         if self._is_stopped or not self.left - self._put_off:
             return
         what = f"{self.left - self._put_off} cells could not be run at any site:"
-        raise InfrastructureError("\n  ".join((what, *self._failures)), next_step="mend that, and run again to go on")
+        failures = self._failures or ["no site has what they need now: its nodes are down, drained or gone"]
+        raise InfrastructureError("\n  ".join((what, *failures)), next_step="mend that, and run again to go on")
 
     def _part(self) -> None:
         """End all jobs, and take home what they measured until then."""
