@@ -35,6 +35,7 @@ EXCEPTIONS = {
     ),
     "an interface that torch has under this name on every kind of GPU": ("inside/input_generation.py",),
     "the version of a toolchain that matrix files give under this name": ("matrix/__init__.py", "plan/cell_id.py"),
+    "the variable in which Ray names a job's GPUs": ("executors/engines/ray_jobs.py",),
     "the registry": ("platforms/registry.py",),
 }
 """Why a file below the package may name the vendor → such files."""
