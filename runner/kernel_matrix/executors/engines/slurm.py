@@ -89,7 +89,8 @@ class SlurmSession:
     def units(self) -> Mapping[str, int]:
         """Return GPU model → GPUs of the nodes that run jobs, and how many such nodes there are."""
         self._check_partition(self.site.options.get("partition"))
-        return sum((Counter(has) for has in self._nodes().values()), Counter())
+        found = sum((Counter(has) for has in self._nodes().values()), Counter())
+        return {model: found[model] for model in sorted(found, key=lambda model: model == CPU)}
 
     def submit(self, job: Job) -> None:
         """Submit a batch job; it may come to be even if no answer arrives."""
