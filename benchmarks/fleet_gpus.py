@@ -57,8 +57,6 @@ def main() -> None:
             began = time.monotonic()
             _call("run", asked.matrix, "--results", str(asked.results / run), *more, *options)
             print(f"{run}: {time.monotonic() - began:.1f} s", flush=True)
-        for log in Path(name).glob("workspace/**/log.txt"):
-            print(log, log.read_text()[-2000:], sep="\n")
 
 
 def _call(*words: str) -> None:

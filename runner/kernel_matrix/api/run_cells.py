@@ -33,7 +33,7 @@ from kernel_matrix.executors.events import EventKind, RunEvent, RunMessage, RunS
 from kernel_matrix.executors.fleet.fleet_run import FleetOrder, FleetRun, FleetSites
 from kernel_matrix.executors.fleet.head import leading
 from kernel_matrix.executors.fleet.site_run import WITHDRAWN_FILE
-from kernel_matrix.executors.local import Rerun, UnitsLeft, cells_left, units_left
+from kernel_matrix.executors.local import Rerun, UnitsLeft, longest_first, units_left
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.executors.unit_passes import UnitPasses
 from kernel_matrix.hosts.identity import host_identity
@@ -378,7 +378,7 @@ class CellSelection:
         attempts = store.attempts() if rerun is not Rerun.ALL else {}
         place = self.order or self.host
         units = {cell.id: units_left(cell, attempts.get(cell.id, ()), place, rerun) for cell in self.runnable}
-        cells = cells_left(self.runnable, attempts, place, rerun)
+        cells = longest_first([cell for cell in self.runnable if units[cell.id].count])
         for text in _absent_units(self.runnable, units):
             tell(RunMessage(text=text, is_warning=True))
         running = UnitPasses(start, cells, units, survey=self.host, store=store, policy=policy)

@@ -57,6 +57,6 @@ class RunMessage:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """What runs where at this moment, as one line for people; it replaces the one before."""
+    """A line for people that says what runs where now; it replaces the previous one."""
 
     text: str

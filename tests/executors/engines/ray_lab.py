@@ -39,7 +39,7 @@ class RayLab:
 
     @property
     def address(self) -> str:
-        """Where the dashboard listens."""
+        """URL of the dashboard."""
         return f"http://{self.host}:{self._dashboard}"
 
     def start(self, name: str) -> None:
@@ -133,7 +133,7 @@ def _own_address() -> str:
 
 
 def _free_ports(host: str, number: int) -> range:
-    """Return ports in a row that nobody has, outside of those that Ray gives to its workers."""
+    """Return consecutive free ports outside the range that Ray gives to its workers."""
     for first in range(20_000 + os.getpid() % 10_000, 60_000, number):
         with ExitStack() as opened, suppress(OSError):
             for port in range(first, first + number):

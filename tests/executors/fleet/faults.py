@@ -88,7 +88,7 @@ def make_room(disk: Path) -> None:
 
 
 class ClusterFaults:
-    """What may happen to a cluster: the methods ``fault_<name>`` of a subclass. It is mended some time later."""
+    """Faults of a cluster: the methods ``fault_<name>`` of a subclass. It is mended some time later."""
 
     def __init__(self) -> None:
         self._repairs: list[tuple[float, Callable[[], object]]] = []

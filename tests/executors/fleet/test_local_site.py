@@ -45,7 +45,7 @@ def test_process_of_a_killed_head_goes_on(field):
     assert candidates(field) == dict.fromkeys(NAMES, 1)
 
 
-def test_cancel_ends_the_process_and_what_it_measured_is_collected(field):
+def test_cancelled_process_ends_and_its_records_are_collected(field):
     with field.start("run", "--fleet", "fleet.toml") as head:
         until(field.records)
         head.send_signal(signal.SIGKILL)

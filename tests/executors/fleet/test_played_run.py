@@ -62,7 +62,7 @@ class Played:
         return [event.cell.id for event in self.told if isinstance(event, RunEvent) and event.happening is happening]
 
     def messages(self):
-        """What the run told people."""
+        """Texts of the run's messages."""
         return [event.text for event in self.told if isinstance(event, RunMessage)]
 
     def leave_chunk(self):

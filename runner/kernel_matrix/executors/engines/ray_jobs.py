@@ -78,7 +78,7 @@ class RaySession:
     def units(self) -> Mapping[str, int]:
         """Return GPU model → GPUs of the nodes that are alive, and for how many jobs without a GPU there are cores."""
         found: dict[str, int] = {}
-        for node in self._call("GET", "/api/v0/nodes?detail=1&limit=10000")["data"]["result"]["result"]:
+        for node in self._nodes():
             if node["state"] != "ALIVE":
                 continue
             has = node["resources_total"]
@@ -141,9 +141,15 @@ class RaySession:
 
     def _spelled(self, model: str) -> str:
         """Return a model as the cluster spells it; names in ``gpus`` and records are in lower case."""
-        nodes = self._call("GET", "/api/v0/nodes?detail=1&limit=10000")["data"]["result"]["result"]
-        names = (name.removeprefix(_MODEL) for node in nodes for name in node["resources_total"])
+        names = (name.removeprefix(_MODEL) for node in self._nodes() for name in node["resources_total"])
         return next((name for name in names if name.lower() == model), model.upper())
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        """Return all nodes that the cluster knows, dead ones included."""
+        found: list[dict[str, Any]] = self._call("GET", "/api/v0/nodes?detail=1&limit=10000")["data"]["result"][
+            "result"
+        ]
+        return found
 
     def _call(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Any:
         token = os.environ.get(TOKEN_VARIABLE)

@@ -441,9 +441,5 @@ def _by_number(name: str) -> tuple[str, int]:
     return run, int(number) if number.isdecimal() else 0
 
 
-def _has_begun(chunk: ActiveChunk) -> bool:
-    return chunk.has_begun
-
-
 def _lane(chunk: ActiveChunk) -> str:
     return f"{chunk.slot.site}/{chunk.node or chunk.slot.resource}"

@@ -116,7 +116,7 @@ class ChunkState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteNews:
-    """What is new at a site since the last look."""
+    """Records, warnings and ended chunks of a site since the last look."""
 
     records: Sequence[tuple[ActiveChunk, Record]]
     warnings: Sequence[str]

@@ -15,7 +15,7 @@ present cell is measured. Nothing in here prints.
 """
 
 from kernel_matrix.executors.events import EventKind, RunEvent
-from kernel_matrix.executors.local.rerun import Rerun, UnitsLeft, cells_left, cells_to_run, units_left
+from kernel_matrix.executors.local.rerun import Rerun, UnitsLeft, cells_left, cells_to_run, longest_first, units_left
 from kernel_matrix.executors.local.run import Run
 from kernel_matrix.executors.run_policy import RunPolicy
 
@@ -28,5 +28,6 @@ __all__ = [
     "UnitsLeft",
     "cells_left",
     "cells_to_run",
+    "longest_first",
     "units_left",
 ]

@@ -67,11 +67,15 @@ def cells_left(
         place: Where they would run.
         rerun: Rule for cells that have a record.
     """
-    wanted = [cell for cell in cells if units_left(cell, attempts.get(cell.id, ()), place, rerun).count]
+    return longest_first([cell for cell in cells if units_left(cell, attempts.get(cell.id, ()), place, rerun).count])
+
+
+def longest_first(cells: Sequence[Cell]) -> list[Cell]:
+    """Sort cells by expected time; those that differ in their candidates alone stay together."""
     longest: dict[tuple[str, ...], float] = {}
-    for cell in wanted:
+    for cell in cells:
         longest[_group(cell)] = max(cell.expected_s, longest.get(_group(cell), 0.0))
-    return sorted(wanted, key=lambda cell: (-longest[_group(cell)], _group(cell), -cell.expected_s))
+    return sorted(cells, key=lambda cell: (-longest[_group(cell)], _group(cell), -cell.expected_s))
 
 
 def units_left(cell: Cell, attempts: Sequence[AttemptSummary], place: RunPlace, rerun: Rerun) -> UnitsLeft:
