@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.hosts.process_token import owner_alive, owner_token
+from kernel_matrix.sandboxes.freezer import find_freezer
 from tests.baddays.field import Field, events
 from tests.pipes import lines_of
 from tests.sim.family import family
@@ -26,6 +27,14 @@ def containers(run_id: str, *, running: bool = False) -> list[str]:
     state = () if running else ("--all",)
     argv = ("docker", "ps", *state, "--filter", f"label=kernel-matrix.run={run_id}", "--format", "{{.Names}}")
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()
+
+
+def is_frozen(name: str) -> bool:
+    """Whether a container was stopped by its group: in version 1 of these, its processes then cannot be killed."""
+    argv = ("docker", "inspect", "--format", "{{.State.Pid}} {{.Id}}", name)
+    pid, container_id = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()
+    freezer = find_freezer(int(pid), container_id) if pid != "0" else None
+    return freezer is not None and freezer.is_frozen in _bytes(freezer.state).decode().splitlines()
 
 
 def processes(field: Field) -> list[int]:

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from tests.baddays.field import RUN_LIMIT_S, events
-from tests.baddays.living import MODULES, alive, await_event, await_roles, containers, processes, until
+from tests.baddays.living import MODULES, alive, await_event, await_roles, containers, is_frozen, processes, until
 
 pytestmark = pytest.mark.timeout(1800)  # where the CPU image is missing, it is built first
 
@@ -26,7 +26,8 @@ def test_second_run_after_kill_9_loses_and_repeats_nothing(world, sandbox):
     assert (killed["ended_at"], killed["counts"]) == (None, {})
     until(lambda: not alive(family))
     if sandbox == "docker":
-        assert len(containers(killed["run_id"])) == len(MODULES), "Docker keeps them"
+        until(lambda: all(map(is_frozen, containers(killed["run_id"], running=True))))
+        assert len(containers(killed["run_id"])) == len(MODULES), "Docker keeps what has ended"
 
     again = world.run("--sandbox", sandbox)
     assert (again.returncode, again.stderr) == (0, "")

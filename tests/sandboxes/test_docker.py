@@ -26,12 +26,14 @@ from docker.errors import APIError, NotFound
 from kernel_matrix.container_daemon import connect
 from kernel_matrix.errors import ImageError, SandboxError
 from kernel_matrix.hosts.process_token import owner_token
+from kernel_matrix.inside.end_with_runner import RUNNER_FOLDER
 from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import ProcessExit, RoleSpec
 from kernel_matrix.sandboxes.docker import DockerSandbox, _names_clash, exit_of
 from kernel_matrix.sandboxes.docker_request import LABEL, OWNER_LABEL
 from kernel_matrix.sandboxes.freezer import find_freezer
 from tests.sandboxes.conftest import ENGINES
+from tests.sandboxes.observe import soon
 
 MakeSpec = Callable[..., RoleSpec]
 REPOSITORY = Path(__file__).parents[2] / "runner"
@@ -101,6 +103,12 @@ def exists(daemon: docker.DockerClient, name: str) -> bool:
     return True
 
 
+def own_folder_of(found: dict[str, Any]) -> str:
+    """The folder of the runner's socket, which has another name for each container."""
+    (source,) = [mount["Source"] for mount in found["Mounts"] if mount["Destination"] == RUNNER_FOLDER]
+    return str(source)
+
+
 def test_the_container_is_what_was_described(
     sandbox: DockerSandbox, spec: MakeSpec, daemon: docker.DockerClient
 ) -> None:
@@ -108,6 +116,7 @@ def test_the_container_is_what_was_described(
     described = sandbox.describe(asked)["create"]
     with sandbox.launch(asked):
         found = daemon.api.inspect_container(asked.name)
+    described["HostConfig"]["Mounts"][-1]["Source"] = own_folder_of(found)
     told = in_words_of_podman(described["HostConfig"]) if sandbox.url else {}
     for key, value in {**described["HostConfig"], **PROMISED, **told}.items():
         assert found["HostConfig"].get(key) == value, key
@@ -191,6 +200,7 @@ def test_the_name_of_a_dead_runner_is_taken_over(
 ) -> None:
     asked = spec(sandbox, "exit_with", "0")
     leftover = sandbox.describe(replace(asked, labels=replace(asked.labels, owner="1:0:another-boot")))["create"]
+    leftover["HostConfig"]["Mounts"].pop()  # the folder of the runner's socket, which went with the runner
     daemon.api.create_container_from_config(leftover, asked.name)
     with sandbox.launch(asked) as running:
         end = running.wait(30)
@@ -215,13 +225,65 @@ from kernel_matrix.sandboxes import ProcessLabels, Mount, RoleSpec
 from kernel_matrix.sandboxes.docker import DockerSandbox
 from kernel_matrix.hosts.process_token import owner_token
 labels = ProcessLabels(run_id={run_id!r}, cell_id="c" * 16, session=0, gpu_uuid="cpu", owner=owner_token())
-spec = RoleSpec(role=Role.CANDIDATE, labels=labels, image={image!r}, module="act", args=("hang",),
+spec = RoleSpec(role=Role.CANDIDATE, labels=labels, image={image!r}, module="act", args=({probe!r},),
                 mounts=(Mount(source=Path({probes!r}), target="/probes"),), env={{"PYTHONPATH": "/probes"}})
 with DockerSandbox(sys.argv[1]).launch(spec) as running:
-    running.pause()
     print("up", flush=True)
+    sys.stdin.readline()
+    running.pause()
+    print("paused", flush=True)
     running.wait(60)
 """
+
+
+@contextmanager
+def another_runner(asked: RoleSpec, url: str, probes: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that runs the probe of ``asked`` in a container of its own, and pauses it when told to."""
+    source = RUNNER.format(
+        repo=str(REPOSITORY),
+        run_id=asked.labels.run_id,
+        image=asked.image,
+        probe=asked.args[0],
+        probes=str(probes),
+    )
+    argv = (sys.executable, "-c", source, url)
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as runner:
+        assert runner.stdout is not None
+        assert runner.stdout.readline() == b"up\n"
+        yield runner
+
+
+@pytest.mark.alone("docker")  # any other run would remove the container
+@pytest.mark.parametrize("probe", ["hang", "refuse_to_end"])
+def test_a_container_ends_with_its_runner(
+    probe: str, sandbox: DockerSandbox, spec: MakeSpec, daemon: docker.DockerClient, probes: Path
+) -> None:
+    asked = spec(sandbox, probe)
+    with another_runner(asked, sandbox.url, probes) as runner:
+        if probe == "refuse_to_end":
+            assert soon(lambda: b"refuses" in daemon.containers.get(asked.name).logs())
+        runner.kill()
+        runner.wait()
+    assert soon(lambda: daemon.containers.get(asked.name).status == "exited")
+    swept = [line for line in sandbox.sweep() if str(runner.pid) in line or asked.labels.run_id in line]
+    assert len(swept) == 2, "its container and the folder of its socket"
+    assert not exists(daemon, asked.name)
+
+
+def test_a_container_whose_runner_is_gone_does_not_start(
+    sandbox: DockerSandbox, spec: MakeSpec, daemon: docker.DockerClient, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o755)
+    request = sandbox.describe(spec(sandbox, "hang"))["create"]
+    request["HostConfig"]["Mounts"][-1]["Source"] = str(tmp_path)
+    name = f"km-test-{tmp_path.name}"
+    daemon.api.create_container_from_config(request, name)
+    try:
+        daemon.api.start(name)
+        assert daemon.api.wait(name, timeout=60)["StatusCode"] == 1
+        assert b"FileNotFoundError" in daemon.api.logs(name)
+    finally:
+        daemon.api.remove_container(name, force=True)
 
 
 @pytest.mark.alone("docker")  # any other run would remove the container
@@ -230,18 +292,18 @@ def test_containers_of_dead_runners_are_swept(
 ) -> None:
     mine = spec(sandbox, "hang")
     run_id = mine.labels.run_id + "-dead"
-    source = RUNNER.format(repo=str(REPOSITORY), run_id=run_id, image=mine.image, probes=str(probes))
-    with (
-        sandbox.launch(mine),
-        subprocess.Popen((sys.executable, "-c", source, sandbox.url), stdout=subprocess.PIPE) as runner,
-    ):
+    of_another = replace(mine, labels=replace(mine.labels, run_id=run_id))
+    theirs = of_another.name
+    with sandbox.launch(mine), another_runner(of_another, sandbox.url, probes) as runner:
+        assert runner.stdin is not None
         assert runner.stdout is not None
-        assert runner.stdout.readline() == b"up\n"
-        theirs = replace(mine, labels=replace(mine.labels, run_id=run_id)).name
+        runner.stdin.write(b"\n")
+        runner.stdin.flush()
+        assert runner.stdout.readline() == b"paused\n"
         assert not any(run_id in line for line in sandbox.sweep()), "its runner lives"
         runner.kill()
         runner.wait()
-        assert exists(daemon, theirs), "Docker keeps it alive"
+        assert exists(daemon, theirs), "Docker keeps it"
         assert [line for line in sandbox.sweep() if run_id in line] == [
             f"container {theirs} of run {run_id}, whose runner is gone"
         ]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import signal
+import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,11 +24,13 @@ from requests.exceptions import RequestException
 
 from kernel_matrix.container_daemon import connect, why_no_answer
 from kernel_matrix.errors import ImageError, InfrastructureError, SandboxError
-from kernel_matrix.hosts.process_token import owner_alive
+from kernel_matrix.hosts.process_token import orphaned_folders, own_folder, owner_alive
+from kernel_matrix.inside import end_with_runner
+from kernel_matrix.inside.wire import short_name
 from kernel_matrix.model.enums import Role
 from kernel_matrix.platforms import NO_ACCESS
 from kernel_matrix.platforms.registry import platforms
-from kernel_matrix.sandboxes import Isolation, ProcessExit, RoleSpec, RunningProcess, SandboxStatus
+from kernel_matrix.sandboxes import Isolation, Mount, ProcessExit, RoleSpec, RunningProcess, SandboxStatus
 from kernel_matrix.sandboxes.docker_request import (
     LABEL,
     OWNER_LABEL,
@@ -48,6 +54,8 @@ _LOG_LINES = 1000  # more than fit into a log tail
 _CONFLICT = 409  # HTTP status: a container of this name exists
 _SIGNAL_BASE = 128  # the daemon reports death by signal n as exit code 128 + n
 _LAST_SIGNAL = 64  # signals of Linux are 1 to 64
+
+_RUNNER_FOLDER_PREFIX = "kernel-matrix-runner-"
 
 _FAILURES = (DockerException, RequestException)
 """Errors of a call of the SDK, which does not translate the errors of its HTTP library."""
@@ -119,7 +127,9 @@ class DockerSandbox:
         Raises:
             SandboxError: if no daemon answers, or the daemon cannot give the GPU to a container.
         """
-        request = create_request(spec, self._daemon, unlimited_memlock=self._unlimited_memlock)
+        # The real folder is made when the container is, and has a name of its own.
+        role = _ending_with_runner(spec, Path(tempfile.gettempdir(), f"{_RUNNER_FOLDER_PREFIX}…"))
+        request = create_request(role, self._daemon, unlimited_memlock=self._unlimited_memlock)
         return {"sandbox": self.name, "name": spec.name, "create": request}
 
     @contextmanager
@@ -144,18 +154,21 @@ class DockerSandbox:
         Raises:
             SandboxError: if the daemon does not answer.
         """
-        return [_describe_orphan(entry) for entry in self._orphans()]
+        folders = map(_describe_folder, orphaned_folders(_RUNNER_FOLDER_PREFIX))
+        return [*map(_describe_orphan, self._orphans()), *folders]
 
     def sweep(self) -> Sequence[str]:
-        """Remove the containers of dead runners, and return one line for each.
+        """Remove the containers of dead runners and the folders of their sockets, and return one line for each.
 
         Raises:
             SandboxError: if the daemon does not answer.
         """
-        orphans = self._orphans()
+        orphans, folders = self._orphans(), orphaned_folders(_RUNNER_FOLDER_PREFIX)
         for entry in orphans:
             _remove(self._client, entry["Id"])
-        return [_describe_orphan(entry) for entry in orphans]
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        return [*map(_describe_orphan, orphans), *map(_describe_folder, folders)]
 
     def _orphans(self) -> list[dict[str, Any]]:
         try:
@@ -181,10 +194,11 @@ class DockerSandbox:
     @contextmanager
     def _run_container(self, spec: RoleSpec) -> Iterator[_RunningContainer]:
         """Create and start the container of ``spec``; remove it at the end, also if its creation was interrupted."""
-        request = create_request(spec, self._daemon, unlimited_memlock=self._unlimited_memlock)
-        _check_mounts(request)
-        self._retry_removals()
         with ExitStack() as stack:
+            role = _ending_with_runner(spec, stack.enter_context(_runner_socket()))
+            request = create_request(role, self._daemon, unlimited_memlock=self._unlimited_memlock)
+            _check_mounts(request)
+            self._retry_removals()
             stack.callback(self._remove_or_remember, spec.name)
             try:
                 _create(self._client, spec, request)
@@ -235,6 +249,41 @@ class DockerSandbox:
                 if not _remove(self._client, name):
                     return
                 self._unremoved.discard(name)
+
+
+@contextmanager
+def _runner_socket() -> Iterator[Path]:
+    """Listen at a socket that the kernel closes when this program ends in any way; provide the socket's folder.
+
+    Raises:
+        SandboxError: if it cannot be made.
+    """
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(own_folder(_RUNNER_FOLDER_PREFIX))
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            path = folder / end_with_runner.SOCKET_NAME
+            with short_name(path) as name:
+                listener.bind(name)
+            listener.listen(1)  # its one connection is never accepted, as nothing is said
+            path.chmod(0o666)
+            folder.chmod(0o711)
+        except OSError as error:
+            raise SandboxError(
+                f"no socket could be made for a container: {error}",
+                next_step="free space in the folder of temporary files, or set TMPDIR to another one",
+            ) from error
+        yield folder
+
+
+def _ending_with_runner(spec: RoleSpec, folder: Path) -> RoleSpec:
+    """Return ``spec`` with :mod:`kernel_matrix.inside.end_with_runner` before its module; ``folder`` has the socket."""
+    return replace(
+        spec,
+        module=end_with_runner.__name__,
+        args=(spec.module, *spec.args),
+        mounts=(*spec.mounts, Mount(source=folder, target=end_with_runner.RUNNER_FOLDER)),
+    )
 
 
 def _details(daemon: DaemonInfo) -> dict[str, Any]:
@@ -312,6 +361,10 @@ def _describe_orphan(entry: dict[str, Any]) -> str:
     labels = entry["Labels"]
     name = (entry.get("Names") or [entry["Id"][:12]])[0].lstrip("/")
     return f"container {name} of run {labels.get(f'{LABEL}.run', '?')}, whose runner is gone"
+
+
+def _describe_folder(folder: Path) -> str:
+    return f"folder {folder} of a container whose runner is gone"
 
 
 def _gpu_access(info: Mapping[str, Any]) -> str:

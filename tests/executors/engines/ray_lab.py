@@ -134,7 +134,7 @@ def _own_address() -> str:
 
 def _free_ports(host: str, number: int) -> range:
     """Return consecutive free ports outside the range that Ray gives to its workers."""
-    for first in range(20_000 + os.getpid() % 10_000, 60_000, number):
+    for first in range(20_000 + 16 * os.getpid() % 10_000, 60_000, number):
         with ExitStack() as opened, suppress(OSError):
             for port in range(first, first + number):
                 opened.enter_context(socket.create_server((host, port)))

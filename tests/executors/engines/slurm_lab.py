@@ -171,8 +171,8 @@ _MUNGE = {"socket": "socket", "key-file": "key", "pid-file": "pid", "log-file": 
 
 
 def _free_ports(number: int) -> int:
-    """Return the first of ``number`` consecutive free ports."""
-    for first in range(20_000 + os.getpid() % 10_000, 60_000, number):
+    """Return the first of ``number`` consecutive free ports; labs that start at once look at different ones."""
+    for first in range(20_000 + 16 * os.getpid() % 10_000, 60_000, number):
         with ExitStack() as opened, suppress(OSError):
             for port in range(first, first + number):
                 opened.enter_context(socket.create_server(("127.0.0.1", port)))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.baddays.field import new_field
+from tests.baddays.field import REAL, new_field
 from tests.executors.engines.slurm_lab import missing_programs, slurm_lab
-from tests.executors.fleet.faults import FLEET
+from tests.executors.fleet.faults import write_fleet
 from tests.executors.fleet.slurm_faults import ENGINE
 
 ROOT = Path(__file__).parents[3]
@@ -38,7 +36,5 @@ def field(tmp_path, lab):
     """A folder with a matrix and ``fleet.toml``, whose commands talk to the cluster."""
     environment = {**lab.environment, "PYTHONPATH": str(ROOT / "runner")}
     with new_field(tmp_path, environment=environment) as made:
-        start = ["env", f"PYTHONPATH={ROOT / 'runner'}", sys.executable, "-m", "kernel_matrix"]
-        text = FLEET.format(resources=json.dumps(["cpu"]), command=json.dumps(start), engine=ENGINE)
-        (made.root / "fleet.toml").write_text(text)
+        write_fleet(made, ENGINE, *REAL)
         yield made

@@ -22,7 +22,7 @@ from tests.baddays.field import ROOT, Field
 FLEET = """
 [[sites]]
 name = "lab"
-sandbox = "process"
+sandbox = "{sandbox}"
 workspace = "workspace"
 gpus = {resources}
 command = {command}
@@ -51,8 +51,13 @@ def prepare(place: Field, engine: str, cells: int, seconds: float) -> None:
         seconds: Of each.
     """
     write_copies(place, cells)
-    start = ["env", f"PYTHONPATH={ROOT / 'runner'}:{ROOT}", sys.executable, str(PLAYER), str(seconds)]
-    text = FLEET.format(resources=json.dumps(["cpu"]), command=json.dumps(start), engine=engine)
+    write_fleet(place, engine, str(PLAYER), str(seconds))
+
+
+def write_fleet(place: Field, engine: str, *program: str, sandbox: str = "process") -> None:
+    """Write a fleet file of one site, whose nodes start Python on ``program`` with this checkout's packages."""
+    start = ["env", f"PYTHONPATH={ROOT / 'runner'}:{ROOT}", sys.executable, *program]
+    text = FLEET.format(sandbox=sandbox, resources=json.dumps(["cpu"]), command=json.dumps(start), engine=engine)
     (place.root / "fleet.toml").write_text(text)
 
 

@@ -9,6 +9,7 @@ import json
 import mmap
 import os
 import platform
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 
 ADD_KEY, KEYCTL = (248, 250) if platform.machine() == "x86_64" else (217, 219)
 USER_KEYRING = -4
+PTRACE_SEIZE = 0x4206
 HOLD_S = 1.5
 """Longer than the time between two looks at the memory of a role with a small limit."""
 
@@ -42,6 +44,22 @@ def hang(*_token):
     """Never end, and say nothing: a broken pipe would end it."""
     while True:
         time.sleep(60)
+
+
+def refuse_to_end(*_token):
+    """Try everything that could let this process go on after its runner's end, then hang in a child of its own."""
+    for number in {signal.SIGTERM, signal.SIGIO, signal.SIGHUP, signal.SIGCHLD}:
+        signal.signal(number, signal.SIG_IGN)
+    parent = os.getppid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.ptrace(PTRACE_SEIZE, parent, None, None) == -1
+    with contextlib.suppress(PermissionError):
+        assert not list(Path(f"/proc/{parent}/fd").iterdir()), "its connection could be held open"
+    os.kill(parent, signal.SIGSTOP)
+    if os.fork() == 0:
+        os.setsid()
+    print("refuses", flush=True)
+    hang()
 
 
 def count_up(folder):
