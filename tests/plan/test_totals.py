@@ -60,6 +60,12 @@ def test_expected_time_is_that_of_runnable_cells(plan):
     assert tally(cells).all.expected_s == pytest.approx(sum(c.expected_s for c in cells if c.reason is None))
 
 
+def test_expected_time_is_that_on_all_units(plan):
+    cell = next(cell for cell in plan(selected(problem(), candidate("softmax/a"))).cells() if cell.reason is None)
+    on_three = replace(cell, gpu=replace(cell.gpu, units=3))
+    assert tally([on_three]).all.expected_s == pytest.approx(3 * cell.expected_s)
+
+
 @pytest.mark.parametrize(
     ("protocol", "workloads", "platform", "language", "seconds"),
     [

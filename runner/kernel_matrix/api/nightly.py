@@ -129,8 +129,8 @@ class NightPlan:
 
     @property
     def expected_s(self) -> float:
-        """The time of all cells, one after the other."""
-        return sum(cell.expected_s for cell in self.plan.runnable)
+        """The time of all cells, one after the other on each of their units."""
+        return sum(cell.expected_s * cell.gpu.units for cell in self.plan.runnable)
 
 
 def run_night(options: NightOptions, *, listener: Listener | None = None, command: Sequence[str] = ()) -> NightResult:

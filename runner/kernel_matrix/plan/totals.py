@@ -19,7 +19,7 @@ class CellCounts:
     cells: int = 0
     runnable: int = 0
     expected_s: float = 0.0
-    """Expected time of the runnable cells, run one after the other, seconds."""
+    """Expected time of the runnable cells, run one after the other on each of their units, seconds."""
     skipped: Counter[SkipReason] = field(default_factory=Counter)
 
     def add(self, count: int, reason: Skip | None, expected_s: float) -> None:
@@ -68,7 +68,7 @@ def _count_kinds(cells: Iterable[Cell]) -> Counter[tuple[tuple[str, ...], Skip |
                 cell.problem.category,
             ),
             cell.reason,
-            cell.expected_s,
+            cell.expected_s * cell.gpu.units,
         )
         for cell in cells
     )

@@ -111,6 +111,11 @@ class SlurmLab:
         """Start ``slurmd`` of a node."""
         self.call("slurmd", "-N", node)
 
+    def start_blind_node(self, node: str, folder: Path) -> None:
+        """Start ``slurmd`` of a node that sees another, empty folder in place of ``folder``."""
+        script = 'mount -t tmpfs none "$1" && exec slurmd -N "$2"'
+        self.call("unshare", "--mount", "sh", "-c", script, "sh", str(folder), node)
+
     def kill(self, daemon: str) -> None:
         """Kill ``slurmctld`` or ``slurmd.<node>`` at once."""
         self.signal(daemon, signal.SIGKILL)

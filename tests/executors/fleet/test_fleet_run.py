@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
+from contextlib import contextmanager
 
 import pytest
 
@@ -122,6 +123,30 @@ def test_site_that_cannot_run_is_told_before_anything(field, change, said):
     assert "no site of the fleet can run anything" in ran.stderr
     assert said in ran.stderr
     assert at_home(field) == 0
+
+
+def test_nodes_that_do_not_see_the_workspace_are_told_before_anything(field, lab):
+    select(field, "honest")
+    (field.root / "workspace").mkdir()
+    with blind_nodes(lab, field.root / "workspace"):
+        ran = field.call("run", "--fleet", "fleet.toml")
+    assert (ran.returncode, ran.stdout) == (4, "")
+    assert "its job has ended and left no output: does its node see " in ran.stderr
+    assert at_home(field) == 0
+
+
+@contextmanager
+def blind_nodes(lab, folder):
+    """Nodes that see another, empty folder in place of ``folder``."""
+    for node in lab.nodes:
+        lab.kill(f"slurmd.{node}")
+        lab.start_blind_node(node, folder)
+    try:
+        yield
+    finally:
+        for node in lab.nodes:
+            lab.kill(f"slurmd.{node}")
+            lab.start_node(node)
 
 
 def test_check_says_what_each_place_has(field):

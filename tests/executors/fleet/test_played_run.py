@@ -14,6 +14,7 @@ import pytest
 
 from kernel_matrix.errors import InfrastructureError, StoreError
 from kernel_matrix.executors.events import EventKind, RunEvent, RunMessage, RunStatus
+from kernel_matrix.executors.fleet import site_run
 from kernel_matrix.executors.fleet.fleet_run import FleetOrder, FleetRun, FleetSites
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.fleet import Fleet, Site
@@ -125,6 +126,30 @@ def test_what_goes_on_of_a_lost_chunk_begins_no_cell(tmp_path):
     played.play()
     (withdrawn,) = played.workspace.rglob("withdrawn.json")
     assert set(json.loads(withdrawn.read_bytes())) == {cell.id for cell in played.cells}
+
+
+class Forgetful:
+    """The jobs of a site whose engine does not know any of them when it is first asked."""
+
+    def __init__(self, session):
+        self._session = session
+        self._answers = [{}, {}]  # to looks before and after the first chunk is sent
+
+    def __getattr__(self, name):
+        return getattr(self._session, name)
+
+    def statuses(self):
+        return self._answers.pop() if self._answers else self._session.statuses()
+
+
+def test_chunk_that_its_engine_forgot_is_told_and_sent_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(site_run, "_SETTLING_S", 0.0)
+    played = Played(tmp_path, cpu_cells(2))
+    site = played.sites.runs["here"]
+    site._session = Forgetful(site._session)
+    assert len(played.play()) == 2
+    (told,) = [text for text in played.messages() if "was lost" in text]
+    assert "a chunk was lost: the engine does not know its job any more; the rest of it is sent again" in told
 
 
 def test_cell_whose_chunks_are_killed_is_given_up(tmp_path):

@@ -125,9 +125,9 @@ def ask_nodes(
             command = (*site.start, "cell", "node", str(folder / SPEC_FILE))
             session.submit(Job(token=token, resource=resource, folder=folder, command=command))
             asked[slot] = folder
-    _wait_for(session, {folder.name for folder in asked.values()}, limit_s)
+    over = _wait_for(session, {folder.name for folder in asked.values()}, limit_s)
     session.cancel(folder.name for folder in asked.values())
-    return found | {slot: _read(folder) for slot, folder in asked.items()}
+    return found | {slot: _read(folder, is_over=folder.name in over) for slot, folder in asked.items()}
 
 
 def _known(folder: Path, order: Mapping[str, Any]) -> NodeReport | None:
@@ -137,27 +137,33 @@ def _known(folder: Path, order: Mapping[str, Any]) -> NodeReport | None:
             return None
     except UntrustedJsonError:
         return None
-    found = _read(folder)
+    found = _read(folder, is_over=True)
     # One that would be refused may be out of date.
     return None if isinstance(found, str) or _measures_otherwise(found) else found
 
 
-def _wait_for(session: EngineSession, tokens: set[str], limit_s: float) -> None:
+def _wait_for(session: EngineSession, tokens: set[str], limit_s: float) -> set[str]:
+    """Wait until these jobs are over, and return the names of those that are."""
     end_s = time.monotonic() + limit_s
-    while time.monotonic() < end_s:
-        statuses = session.statuses()
-        if all(token in statuses and statuses[token].state.is_over for token in tokens):
-            return
+    while True:
+        over = tokens & {token for token, status in session.statuses().items() if status.state.is_over}
+        if over == tokens or time.monotonic() >= end_s:
+            return over
         time.sleep(_LOOK_EVERY_S)
 
 
-def _read(folder: Path) -> NodeReport | str:
+def _read(folder: Path, *, is_over: bool) -> NodeReport | str:
     try:
         document = read_object(folder / REPORT_FILE)
         return str(document["error"]) if "error" in document else from_json(NodeReport, document)
     except UntrustedJsonError as error:
         log = folder / LOG_FILE
-        said = log.read_text(errors="replace")[-500:].strip() if log.is_file() else "its job did not begin in time"
+        if log.is_file():
+            said = log.read_text(errors="replace")[-500:].strip()
+        elif is_over:
+            said = f"its job has ended and left no output: does its node see {folder.parent}, as this machine does?"
+        else:
+            said = "its job did not begin in time"
         return f"no report: {error.reason}; {said}"
     except ValueError as error:
         return f"its report is refused: {error}"

@@ -300,6 +300,7 @@ class SiteRun:
             status = statuses.get(chunk.token)
             if status is None:
                 if now - chunk.known_s > _SETTLING_S:
+                    chunk.reason = "the engine does not know its job any more"
                     ended.append((chunk, True))
                 continue
             chunk.known_s, chunk.node, chunk.reason = now, status.node or chunk.node, status.reason
