@@ -59,7 +59,7 @@ def _docker_lacks() -> str:
 def _podman_lacks() -> str:
     if os.geteuid() != 0:
         return "these tests start a service of Podman as root"
-    missing = [program for program in ("podman", "conmon", "catatonit") if shutil.which(program) is None]
+    missing = [program for program in ("podman", "conmon") if shutil.which(program) is None]
     return f"{', '.join(missing)} not installed" if missing else ""
 
 

@@ -86,7 +86,7 @@ def _start_container(url: str) -> None:
     """
     with closing(connect(url, timeout_s=60)) as client:
         limits = [{"Name": name, "Soft": 1024, "Hard": 1024} for name in ("nofile", "nproc")]
-        settings = {"NetworkMode": "none", "Ulimits": limits, "Init": True}
+        settings = {"NetworkMode": "none", "Ulimits": limits}
         request = {"Image": image_of(url), "Entrypoint": ["python3", "-V"], "HostConfig": settings}
         name = client.api.create_container_from_config(request)["Id"]
         client.api.start(name)

@@ -1,12 +1,17 @@
 """First process of a container's role, which ends with the runner that started it, and the container with it.
 
 Run as ``python -m kernel_matrix.inside.end_with_runner MODULE [ARGUMENT …]``. A daemon keeps the containers of a runner
-that was killed. So this process connects to the runner's socket, starts the module as its child, and asks the kernel to
-kill it once the other end of the connection is closed, as the kernel does when the runner ends in any way. A container
-ends with its first process.
+that was killed. So three processes run::
 
-A candidate's process has the same user, so it can kill this process, which ends the container, or stop it, which does
-not keep the kernel from killing it. It can neither trace it nor reach its connection, as it is not dumpable.
+    init        process 1 of the container, which ends with it; reaps what is orphaned
+    ├── guard   is connected to the runner's socket; the kernel kills it when the other end is closed, and init with it
+    └── module  becomes ``python -m MODULE``
+
+The kernel closes a socket of a process that ends in any way. It does the rest as well, because a candidate is often
+stopped by its control group, with all processes of the container. In groups of version 2 these can still be killed.
+
+A candidate has the user of all three. To kill the guard ends the container, and to stop it does not help. It can
+neither trace the guard nor reach its connection, as the guard is not dumpable.
 """
 
 from __future__ import annotations
@@ -19,34 +24,67 @@ import select
 import signal
 import socket
 import sys
-from typing import Sequence
+from typing import NoReturn, Sequence
 
 from kernel_matrix.inside.hard_exit import leave
 
 RUNNER_FOLDER = "/runner"  # as seen inside
 SOCKET_NAME = "runner.sock"
 
-_F_SETSIG = 10  # Linux's; Python's module has no name for it
-_PR_SET_DUMPABLE = 4
 _SIGNAL_BASE = 128  # as shells and daemons report death by a signal
+
+# Linux's; Python has no names for them.
+_F_SETSIG = 10
+_PR_SET_DUMPABLE, _PR_SET_PTRACER = 4, 0x59616D61
+_ANY_PROCESS = ctypes.c_ulong(-1).value
+_PTRACE_SEIZE, _PTRACE_O_EXITKILL = 0x4206, 1 << 20
+
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run a module with its arguments, and leave with its exit code; in the child, return when the module ends.
-
-    Raises:
-        OSError: If the runner has ended.
-    """
-    _set_dumpable(dumpable=False)  # before there is a child that could make use of it
-    connection = _connect(f"{RUNNER_FOLDER}/{SOCKET_NAME}")
-    child = os.fork()
-    if child:
-        _, status = os.waitpid(child, 0)
-        leave(os.WEXITSTATUS(status) if os.WIFEXITED(status) else _SIGNAL_BASE + os.WTERMSIG(status))
-    connection.close()
-    _set_dumpable(dumpable=True)  # or the files of its own /proc/self would belong to root
+    """Run a module with its arguments, and leave with its exit code; in its process, return when the module ends."""
+    # While init is traced, each signal that it does not block would stop it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    _prctl(_PR_SET_PTRACER, _ANY_PROCESS)  # Yama allows a child to trace its parent only so; a second tracer cannot be
+    connected, told = os.pipe()
+    guard = os.fork()
+    if not guard:
+        _guard(os.getppid(), told)
+    os.close(told)
+    if not os.read(connected, 1):
+        leave(1)
+    module = os.fork()
+    if module:
+        _reap(module, guard)
+    os.close(connected)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     sys.argv[:] = arguments
     runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+
+
+def _reap(module: int, guard: int) -> NoReturn:
+    """Wait until the module ends, and leave with its exit code."""
+    while True:
+        process, status = os.wait()
+        if process in (module, guard):
+            leave(os.WEXITSTATUS(status) if os.WIFEXITED(status) else _SIGNAL_BASE + os.WTERMSIG(status))
+
+
+def _guard(init: int, told: int) -> NoReturn:
+    """Connect to the runner, say so, and keep the connection until the end."""
+    try:
+        _connection = _connect(f"{RUNNER_FOLDER}/{SOCKET_NAME}")
+    except OSError as error:
+        sys.stderr.write(f"the runner has ended: {error}\n")
+        leave(1)
+    # Where that is refused, init sees the guard's end by itself, unless it is stopped.
+    number = ctypes.c_ulong
+    _libc.ptrace(number(_PTRACE_SEIZE), number(init), number(0), number(_PTRACE_O_EXITKILL))
+    _prctl(_PR_SET_DUMPABLE, 0)
+    os.write(told, b".")
+    while True:
+        signal.pause()
 
 
 def _connect(path: str) -> socket.socket:
@@ -67,9 +105,9 @@ def _connect(path: str) -> socket.socket:
     return connection
 
 
-def _set_dumpable(*, dumpable: bool) -> None:
+def _prctl(option: int, value: int) -> None:
     number = ctypes.c_ulong
-    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, number(dumpable), number(0), number(0), number(0))
+    _libc.prctl(option, number(value), number(0), number(0), number(0))
 
 
 if __name__ == "__main__":

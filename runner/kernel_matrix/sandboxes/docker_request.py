@@ -158,7 +158,6 @@ def _host_config(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool)
             SCRATCH: f"rw,nosuid,nodev,exec,size={limits.tmpfs_bytes},mode=1777",
         },
         ipc_mode="private",
-        init=True,
         ulimits=list(_ulimits(spec, daemon, unlimited_memlock=unlimited_memlock)),
         log_config=LogConfig(type=LogConfig.types.JSON, config={"max-size": "1m", "max-file": "1"}),
         mounts=list(_mounts(spec, daemon)),

@@ -50,12 +50,15 @@ def refuse_to_end(*_token):
     """Try everything that could let this process go on after its runner's end, then hang in a child of its own."""
     for number in {signal.SIGTERM, signal.SIGIO, signal.SIGHUP, signal.SIGCHLD}:
         signal.signal(number, signal.SIG_IGN)
-    parent = os.getppid()
+    (guard,) = {int(path.name) for path in Path("/proc").glob("[0-9]*")} - {1, os.getpid()}
     libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.ptrace(PTRACE_SEIZE, parent, None, None) == -1
+    for process in (1, guard):
+        assert libc.ptrace(PTRACE_SEIZE, process, None, None) == -1
     with contextlib.suppress(PermissionError):
-        assert not list(Path(f"/proc/{parent}/fd").iterdir()), "its connection could be held open"
-    os.kill(parent, signal.SIGSTOP)
+        assert not list(Path(f"/proc/{guard}/fd").iterdir()), "its connection could be held open"
+    assert f"TracerPid:\t{guard}\n" in Path("/proc/1/status").read_text()
+    for process in (1, guard):
+        os.kill(process, signal.SIGSTOP)
     if os.fork() == 0:
         os.setsid()
     print("refuses", flush=True)
