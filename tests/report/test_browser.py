@@ -303,6 +303,7 @@ def test_a_place_leads_to_its_cells_and_a_cell_to_its_page(browser, write_page):
         tab.get_by_role("link", name="softmax", exact=True).click()
         expect(tab.locator("#page h2")).to_have_text("softmax")
         tab.get_by_role("link", name="7 rows", exact=True).click()
+        expect(tab.locator(".count")).to_have_count(1)  # the problem's page has two
         expect(tab.locator(".count")).to_have_text("7 of 11 rows")
         assert set(candidates(tab)) == {"one", "two", "bad", "lost"}
         to(tab, "heat")
