@@ -400,28 +400,8 @@ class CellSelection:
     @contextmanager
     def _run_file(self, store: RecordStore, run_id: str, running: UnitPasses) -> Iterator[None]:
         """Write the run's own file at the start, and again at the end however it ends."""
-        identity = host_identity()
-        info = RunInfo(
-            run_id=run_id,
-            matrix=self.matrix.name,
-            matrix_sha256=hashlib.sha256(config_bytes(self.matrix.path)).hexdigest(),
-            matrix_path=os.path.relpath(self.matrix.path),
-            argv=tuple(self.command),
-            version=__version__,
-            engine=self.engine or self.host.sandbox.name,
-            host=RunHost(
-                hostname=identity.hostname,
-                machine=identity.machine,
-                platform=identity.platform,
-                cpu=identity.cpu,
-                cores=identity.cores,
-            ),
-            started_at=utc_now(),
-            ended_at=None,
-            planned=running.planned,
-            counts={},
-            interrupted=False,
-        )
+        engine = self.engine or self.host.sandbox.name
+        info = run_info(self.matrix, run_id, engine=engine, command=self.command, planned=running.planned)
         store.save_run(info)
         try:
             yield
@@ -444,6 +424,32 @@ def parse_rerun(word: str | Rerun) -> Rerun:
         allowed = [rerun.value for rerun in Rerun]
         what = f"--rerun {word} is not known{suggestion(word, allowed)}"
         raise UsageError(what, next_step=f"allowed: {', '.join(allowed)}") from None
+
+
+def run_info(matrix: Matrix, run_id: str, *, engine: str, command: Sequence[str], planned: int) -> RunInfo:
+    """Describe a run that begins now on this host."""
+    identity = host_identity()
+    return RunInfo(
+        run_id=run_id,
+        matrix=matrix.name,
+        matrix_sha256=hashlib.sha256(config_bytes(matrix.path)).hexdigest(),
+        matrix_path=os.path.relpath(matrix.path),
+        argv=tuple(command),
+        version=__version__,
+        engine=engine,
+        host=RunHost(
+            hostname=identity.hostname,
+            machine=identity.machine,
+            platform=identity.platform,
+            cpu=identity.cpu,
+            cores=identity.cores,
+        ),
+        started_at=utc_now(),
+        ended_at=None,
+        planned=planned,
+        counts={},
+        interrupted=False,
+    )
 
 
 def new_run_id() -> str:

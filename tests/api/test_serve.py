@@ -1,0 +1,111 @@
+"""A service of a small matrix: what is sent to it is judged, recorded and answered."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+
+import pytest
+import requests
+
+from kernel_matrix.api.serve import ServiceOptions, serving
+from kernel_matrix.errors import UsageError
+from tests.baddays.field import new_field
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def field(tmp_path):
+    with new_field(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def options(field):
+    return ServiceOptions(matrix=field.root / "matrix.toml", folder=field.results, sandbox="process")
+
+
+def source(field, name):
+    return (field.candidates / f"{name}.py").read_text()
+
+
+def ended(address, ids):
+    """Wait for the ends of evaluations; their answers by id."""
+    while True:
+        listed = requests.get(f"{address}/evaluations", params={"id": ids}, timeout=30).json()["evaluations"]
+        if all(one["state"] == "ended" for one in listed):
+            return {one["id"]: one["result"] for one in listed}
+        time.sleep(0.1)
+
+
+def submit(address, *sources):
+    wanted = [{"problem": "tiny", "source": text} for text in sources]
+    answer = requests.post(f"{address}/evaluations/batch", json={"evaluations": wanted}, timeout=30)
+    return [one["id"] for one in answer.json()["evaluations"]]
+
+
+def test_candidates_are_judged_and_recorded(field, options):
+    with serving(options, port=0) as address:
+        good, bad, odd = submit(address, source(field, "honest"), source(field, "wrong"), "no Python at all")
+        answers = ended(address, [good, bad, odd])
+        again = submit(address, source(field, "honest"))
+        assert ended(address, again) == {again[0]: answers[good]}
+        assert requests.get(f"{address}/workers", timeout=30).json()[0]["running"] == 0
+    assert [answers[id_]["status"] for id_ in (good, bad, odd)] == ["passed", "incorrect_values", "compile_error"]
+    assert [answers[id_]["fault"] for id_ in (good, bad, odd)] == ["none", "candidate", "candidate"]
+    assert answers[good]["workloads"]["smoke"]["candidate_ns"] > 0
+    assert answers[bad]["evidence"]["message"].endswith("elements beyond tolerance")
+    assert str(field.root) not in json.dumps(answers)
+    records = {record["cell_id"]: record for record in field.records()}
+    assert {answers[id_]["record"].partition(".")[0] for id_ in (good, bad, odd)} == set(records)
+
+
+def test_work_of_a_killed_service_is_done_by_the_next(field, options):
+    with field.start("serve", "--sandbox", "process", "--port", "0") as service:
+        address = service.stdout.readline().split()[1].rstrip(";")
+        ids = submit(address, source(field, "honest"), source(field, "wrong"))
+        service.send_signal(signal.SIGKILL)
+    with serving(options, port=0) as address:
+        assert {answer["status"] for answer in ended(address, ids).values()} == {"passed", "incorrect_values"}
+
+
+def test_service_ends_by_a_signal_while_it_judges(field):
+    with field.start("serve", "--sandbox", "process", "--port", "0") as service:
+        address = service.stdout.readline().split()[1].rstrip(";")
+        (id_,) = submit(address, source(field, "honest"))
+        while requests.get(f"{address}/evaluations/{id_}", timeout=30).json()["state"] == "queued":
+            time.sleep(0.05)
+        service.send_signal(signal.SIGTERM)
+        _, said = service.communicate()
+    assert service.returncode == 128 + signal.SIGTERM
+    assert said == "stopped by SIGTERM\n"
+    assert field.leftovers() == []
+
+
+def test_what_cannot_be_judged_here_is_refused(field, options):
+    with serving(options, port=0) as address:
+
+        def refusal(**changes):
+            wanted = {"problem": "tiny", "source": source(field, "honest"), **changes}
+            refused = requests.post(f"{address}/evaluations", json=wanted, timeout=30)
+            assert refused.status_code == 422
+            return refused.json()["error"]["what"]
+
+        assert refusal(problem="tinny") == "there is no problem 'tinny'; did you mean 'tiny'?"
+        assert refusal(dtype="bf16") == "there is no dtype 'bf16'"
+        assert refusal(gpu="h200") == "there is no gpu 'h200'"
+        assert refusal(toolchain="cu130") == "there is no toolchain 'cu130'"
+        assert "it cannot run here: " in refusal(suffix=".cu", source="__global__ void kernel() {}")
+
+
+def test_other_machines_need_tokens(options):
+    with pytest.raises(UsageError, match="is reached by other machines, and no client has a token"):
+        serving(options, host="0.0.0.0").__enter__()
+
+
+def test_port_of_somebody_else_is_told(options):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UsageError, match="Address already in use"):
+        serving(options, port=taken.getsockname()[1]).__enter__()
