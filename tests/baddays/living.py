@@ -30,7 +30,7 @@ def containers(run_id: str, *, running: bool = False) -> list[str]:
 
 
 def is_frozen(name: str) -> bool:
-    """Whether a container was stopped by its group: in version 1 of these, its processes then cannot be killed."""
+    """Return whether a container is frozen by its control group; with version 1 it cannot be killed then."""
     argv = ("docker", "inspect", "--format", "{{.State.Pid}} {{.Id}}", name)
     pid, container_id = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()
     freezer = find_freezer(int(pid), container_id) if pid != "0" else None

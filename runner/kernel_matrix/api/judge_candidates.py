@@ -53,6 +53,7 @@ class CandidateJudge:
         self.matrix = matrix
         self.host = survey(matrix, sandbox=sandbox, lock_path=lock)
         self.problems = {chosen.problem.id: chosen for chosen in load_selection(matrix).problems}
+        self._by_id = {id_: chosen.problem for id_, chosen in self.problems.items()}
         self._sources = folder / _FOLDER
         self.store = RecordStore(folder)
         self._running: WeakSet[Run] = WeakSet()
@@ -101,8 +102,7 @@ class CandidateJudge:
         """Keep the source under a name made of its content, and read it as a file of a candidate."""
         if sent.suffix not in SUFFIXES:
             raise UsageError(f"no candidate is a {sent.suffix} file", next_step=f"choose one of {', '.join(SUFFIXES)}")
-        source = sent.source.encode()
-        name = hashlib.sha256(sent.suffix.encode() + source).hexdigest()[:_NAME_LENGTH]
+        name = hashlib.sha256(sent.suffix.encode() + sent.source.encode()).hexdigest()[:_NAME_LENGTH]
         # A folder for each, since the files of a folder are read together.
         folder = self._sources / name
         file = folder / sent.problem / f"{name}{sent.suffix}"
@@ -112,7 +112,7 @@ class CandidateJudge:
                 replace_file(file, sent.source)
         except OSError as error:
             raise StoreError(f"the source cannot be kept: {error.strerror}") from None
-        found, refused = load_candidates("folder", folder, {id_: one.problem for id_, one in self.problems.items()})
+        found, refused = load_candidates("folder", folder, self._by_id)
         for candidate in found:
             if candidate.problem_id == sent.problem:
                 return candidate

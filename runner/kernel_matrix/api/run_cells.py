@@ -51,6 +51,7 @@ from kernel_matrix.results.record import Record, record_to_json
 from kernel_matrix.results.record_files import read_runs
 from kernel_matrix.results.run_info import RunHost, RunInfo
 from kernel_matrix.results.store import RecordStore
+from kernel_matrix.sandboxes import Sandbox
 from kernel_matrix.untrusted_json import read_object
 from kernel_matrix.version import __version__
 
@@ -358,7 +359,7 @@ class CellSelection:
         """Remove what dead runs left, run the cells that ``rerun`` asks for, and keep the run's own file."""
         tell = listener or _ignore
         policy = policy or RunPolicy(run_id=new_run_id(), build_workers=self.matrix.policy.build_workers)
-        for line in (*self.host.sandbox.sweep(), *sweep_scratch(), *sweep_gpus()):
+        for line in sweep_before_run(self.host.sandbox):
             failed = line.startswith(NOT_REPAIRED)
             tell(RunMessage(text=line if failed else f"swept: {line}", is_error=failed))
         store = RecordStore(folder)
@@ -424,6 +425,11 @@ def parse_rerun(word: str | Rerun) -> Rerun:
         allowed = [rerun.value for rerun in Rerun]
         what = f"--rerun {word} is not known{suggestion(word, allowed)}"
         raise UsageError(what, next_step=f"allowed: {', '.join(allowed)}") from None
+
+
+def sweep_before_run(sandbox: Sandbox) -> tuple[str, ...]:
+    """Remove what dead runs left here, and give back GPU settings that they changed; return one line for each."""
+    return (*sandbox.sweep(), *sweep_scratch(), *sweep_gpus())
 
 
 def run_info(matrix: Matrix, run_id: str, *, engine: str, command: Sequence[str], planned: int) -> RunInfo:

@@ -18,12 +18,10 @@ import uvicorn
 
 from kernel_matrix.api.judge_candidates import CandidateJudge, SentCandidate
 from kernel_matrix.api.plan import load_matrix
-from kernel_matrix.api.run_cells import judge_record, new_run_id, run_info
-from kernel_matrix.attempt.scratch import sweep_scratch
+from kernel_matrix.api.run_cells import judge_record, new_run_id, run_info, sweep_before_run
 from kernel_matrix.errors import UsageError
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.hosts.survey import AUTO
-from kernel_matrix.lease.repair import sweep_gpus
 from kernel_matrix.model.enums import Fault, Status
 from kernel_matrix.model.instants import utc_now
 from kernel_matrix.model.messages import to_json
@@ -44,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
-    """What a service is made of."""
+    """Options of a service."""
 
     matrix: Path
     folder: Path
@@ -127,7 +125,7 @@ class ServedMatrix:
             threading.Thread(target=self._serve, args=(gpu.name,), name=gpu.name) for gpu in self._judge.matrix.gpus
         ]
         judge = self._judge
-        for line in (*judge.host.sandbox.sweep(), *sweep_scratch(), *sweep_gpus()):
+        for line in sweep_before_run(judge.host.sandbox):
             _log.warning("%s", line)
         info = run_info(judge.matrix, self._run_id, engine=judge.host.sandbox.name, command=(), planned=0)
         judge.store.save_run(info)
@@ -236,7 +234,7 @@ def serving(options: ServiceOptions, *, host: str = "127.0.0.1", port: int = 800
     """Serve a matrix over HTTP in the background, and provide the address.
 
     Args:
-        options: What the service is made of.
+        options: Options of the service.
         host: Address to listen at. Other machines reach the service only by another one than loopback, for which
             clients must have tokens.
         port: Port to listen at; 0 for a free one.

@@ -18,7 +18,7 @@ from typing import IO
 
 from kernel_matrix.attempt.buildcache import new_artifact
 from kernel_matrix.attempt.contestants import CANDIDATE_FILE
-from kernel_matrix.attempt.folders import accept, folders_for_all, listening_for_all, write_for_all
+from kernel_matrix.attempt.folders import accept, folders_for_all, write_for_all
 from kernel_matrix.attempt.outcome import how_it_ended, outcome_of
 from kernel_matrix.inside.build.builder import MAX_LOG, SOCKET_NAME
 from kernel_matrix.inside.error_excerpt import first_error, useful_part
@@ -38,6 +38,7 @@ from kernel_matrix.model.enums import Stage, Status
 from kernel_matrix.model.messages import Evidence
 from kernel_matrix.results.record import BuildInfo, Outcome
 from kernel_matrix.sandboxes import Mount, ProcessExit, RoleSpec, RunningProcess, Sandbox
+from kernel_matrix.sandboxes.open_socket import listening_for_all
 
 _POLL_S = 0.1
 _LAST_MOMENTS_S = 1.0  # a builder that has sent everything has this long to exit

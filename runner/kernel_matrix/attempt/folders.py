@@ -13,7 +13,6 @@ from pathlib import Path
 
 from kernel_matrix.attempt.contestants import CANDIDATE, PROBLEM_FILE, Contestant
 from kernel_matrix.inside.judge.judge import REPORT_NAME, WAITING_NAME, numbered
-from kernel_matrix.inside.wire import short_name
 from kernel_matrix.model.messages import JudgeJob, dumps
 from kernel_matrix.plan import Cell
 from kernel_matrix.sandboxes import RunningProcess
@@ -201,18 +200,6 @@ def write_for_all(files: Mapping[str, bytes], folder: Path) -> None:
     for name, content in files.items():
         (folder / name).write_bytes(content)
         (folder / name).chmod(0o444)
-
-
-@contextmanager
-def listening_for_all(path: Path) -> Iterator[socket.socket]:
-    """Open a new listening socket at ``path`` that any user may connect to."""
-    path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        with short_name(path) as name:
-            listener.bind(name)
-        path.chmod(0o666)
-        listener.listen(1)
-        yield listener
 
 
 def accept(listener: socket.socket, running: RunningProcess, is_late: Callable[[], bool]) -> socket.socket | None:

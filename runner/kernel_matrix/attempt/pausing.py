@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from kernel_matrix.attempt.folders import listening_for_all
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.inside.judge.pause import PAUSE_SOCKET
 from kernel_matrix.inside.wire import Channel, FrameKind, PeerGoneError, WireError
 from kernel_matrix.sandboxes import RunningProcess
+from kernel_matrix.sandboxes.open_socket import listening_for_all
 
 _MAX_PAYLOAD = 0  # the judge runs the code of problems; its requests have no content
 

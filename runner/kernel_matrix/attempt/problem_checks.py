@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kernel_matrix.attempt.assignment import RunContext
 from kernel_matrix.attempt.contestants import BASELINE_UID, CANDIDATE, PROBLEM_FILE
-from kernel_matrix.attempt.folders import accept, folders_for_all, listening_for_all, make_for_all, write_for_all
+from kernel_matrix.attempt.folders import accept, folders_for_all, make_for_all, write_for_all
 from kernel_matrix.attempt.outcome import how_it_ended
 from kernel_matrix.attempt.probe_process import last_words
 from kernel_matrix.errors import SandboxError
@@ -41,6 +41,7 @@ from kernel_matrix.model.messages import (
     from_json,
 )
 from kernel_matrix.sandboxes import Mount, ProcessLabels, ResourceLimits, RoleSpec, RunningProcess
+from kernel_matrix.sandboxes.open_socket import listening_for_all
 from kernel_matrix.sources import Problem, Workload
 
 _WORK, _CHANNEL = "/problems", "/channel"  # folders as seen inside

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shutil
 import signal
-import socket
 import tempfile
 import threading
 import time
@@ -26,7 +25,6 @@ from kernel_matrix.container_daemon import connect, why_no_answer
 from kernel_matrix.errors import ImageError, InfrastructureError, SandboxError
 from kernel_matrix.hosts.process_token import orphaned_folders, own_folder, owner_alive
 from kernel_matrix.inside import end_with_runner
-from kernel_matrix.inside.wire import short_name
 from kernel_matrix.model.enums import Role
 from kernel_matrix.platforms import NO_ACCESS
 from kernel_matrix.platforms.registry import platforms
@@ -41,6 +39,7 @@ from kernel_matrix.sandboxes.docker_request import (
 )
 from kernel_matrix.sandboxes.freezer import Freezer, find_freezer, thaw_container
 from kernel_matrix.sandboxes.oom_watch import watch_for_oom
+from kernel_matrix.sandboxes.open_socket import listening_for_all
 from kernel_matrix.sandboxes.role_environment import LogTail
 
 _log = logging.getLogger(__name__)
@@ -261,12 +260,8 @@ def _runner_socket() -> Iterator[Path]:
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(own_folder(_RUNNER_FOLDER_PREFIX))
-            listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-            path = folder / end_with_runner.SOCKET_NAME
-            with short_name(path) as name:
-                listener.bind(name)
-            listener.listen(1)  # its one connection is never accepted, as nothing is said
-            path.chmod(0o666)
+            # Its one connection is never accepted, as nothing is said.
+            stack.enter_context(listening_for_all(folder / end_with_runner.SOCKET_NAME))
             folder.chmod(0o711)
         except OSError as error:
             raise SandboxError(

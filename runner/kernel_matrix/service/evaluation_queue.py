@@ -71,7 +71,7 @@ _Execute = Callable[..., sqlite3.Cursor]
 
 
 class EvaluationState(str, Enum):
-    """Where an evaluation is."""
+    """State of an evaluation."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -81,7 +81,7 @@ class EvaluationState(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEvaluation:
-    """What a client asks for."""
+    """An evaluation as a client submits it."""
 
     digest: str
     """Names the work: equal for requests that have one answer."""
@@ -110,7 +110,6 @@ class QueuedEvaluation:
     state: EvaluationState
     created_at: str
     ended_at: str | None
-    request: str
     answer: str | None
     """JSON text; None before the end."""
 
@@ -330,7 +329,7 @@ class EvaluationQueue:
 
     def _select_now(self, which: str, *values: Any) -> list[QueuedEvaluation]:
         rows = self._database.execute(
-            "SELECT number, id, client, key, digest, evaluations.state, created_at, ended_at, request,"  # noqa: S608
+            "SELECT number, id, client, key, digest, evaluations.state, created_at, ended_at,"  # noqa: S608
             " CASE evaluations.state WHEN 'ended' THEN answer END"
             f" FROM evaluations JOIN works ON name = work WHERE {which}",
             values,
@@ -345,8 +344,7 @@ class EvaluationQueue:
                 state=EvaluationState(row[5]),
                 created_at=row[6],
                 ended_at=row[7],
-                request=row[8],
-                answer=row[9],
+                answer=row[8],
             )
             for row in rows
         ]

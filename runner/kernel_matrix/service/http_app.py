@@ -87,7 +87,7 @@ class EvaluationList(BaseModel):
 
 
 class Evaluator(Protocol):
-    """What a service asks of the machine that judges."""
+    """Interface between the HTTP service and the code that judges candidates."""
 
     def prepare(self, request: EvaluationRequest) -> NewEvaluation:
         """Check a request, and say what work answers it.
@@ -108,7 +108,7 @@ class Evaluator(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """What the interface is in front of."""
+    """Parts of a running service that requests use."""
 
     queue: EvaluationQueue
     evaluator: Evaluator
@@ -129,7 +129,7 @@ _STATUS: Final[Mapping[type[KernelMatrixError], HTTPStatus]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Caller:
-    """Who sent a request, and the service."""
+    """The client that sent a request, and the service that it was sent to."""
 
     client: str
     service: Service

@@ -53,7 +53,7 @@ def test_jobs_of_a_killed_head_go_on_and_nothing_runs_twice(field, lab):
     assert chunks(field) == []
 
 
-def test_what_a_killed_head_left_is_listed_cancelled_and_collected(field, lab):
+def test_what_a_killed_head_left_is_listed_and_collected(field, lab):
     select(field, *NAMES)
     with field.start("run", "--fleet", "fleet.toml") as head:
         lab.wait_until(lambda: at_home(field) > 0)
@@ -125,7 +125,7 @@ def test_site_that_cannot_run_is_told_before_anything(field, change, said):
     assert at_home(field) == 0
 
 
-def test_nodes_that_do_not_see_the_workspace_are_told_before_anything(field, lab):
+def test_nodes_without_the_workspace_are_told_first(field, lab):
     select(field, "honest")
     (field.root / "workspace").mkdir()
     with blind_nodes(lab, field.root / "workspace"):
