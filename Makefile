@@ -42,7 +42,7 @@ $(VENV)/local.stamp: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
-	$(INSTALL) -e '.[local,report,service,dev]'
+	$(INSTALL) -e '.[local,report,service,client,dev]'
 	@touch $@ $(VENV)/local.stamp
 
 $(BIN)/python:

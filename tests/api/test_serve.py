@@ -56,7 +56,7 @@ def test_candidates_are_judged_and_recorded(field, options):
         assert requests.get(f"{address}/workers", timeout=30).json()[0]["running"] == 0
     assert [answers[id_]["status"] for id_ in (good, bad, odd)] == ["passed", "incorrect_values", "compile_error"]
     assert [answers[id_]["fault"] for id_ in (good, bad, odd)] == ["none", "candidate", "candidate"]
-    assert answers[good]["workloads"]["smoke"]["candidate_ns"] > 0
+    assert answers[good]["workloads"]["smoke"]["candidate_median_ns"] > 0
     assert answers[bad]["evidence"]["message"].endswith("elements beyond tolerance")
     assert str(field.root) not in json.dumps(answers)
     records = {record["cell_id"]: record for record in field.records()}

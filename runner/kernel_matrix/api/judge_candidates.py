@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from weakref import WeakSet
 
 from kernel_matrix.errors import StoreError, UsageError, suggestion
@@ -16,14 +16,18 @@ from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.hosts.survey import AUTO, survey
 from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.matrix import Matrix
+from kernel_matrix.model.evaluation import WORKLOAD_COLUMNS, EvaluationResult
+from kernel_matrix.model.messages import to_json
 from kernel_matrix.plan import Cell, SelectedProblem, Selection, load_selection, make_plan
-from kernel_matrix.results.record import Record
+from kernel_matrix.results.record import Record, record_to_json
+from kernel_matrix.results.rows import cell_rows, host_row
 from kernel_matrix.results.store import RecordStore
 from kernel_matrix.sources import Candidate, load_candidates
 from kernel_matrix.sources.folder import SUFFIXES
 
 _FOLDER: Final = "candidates"
 _NAME_LENGTH: Final = 16
+_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +121,24 @@ class CandidateJudge:
             if candidate.problem_id == sent.problem:
                 return candidate
         raise UsageError(refused[0].reason)
+
+
+def result_of(record: Record) -> EvaluationResult:
+    """Return what a record says of its candidate, with the values that tables have of it."""
+    document, outcome = record_to_json(record), record.outcome
+    rows = cell_rows(document, key=0, host=host_row(document), run=None)
+    return EvaluationResult(
+        status=outcome.status.value,
+        fault=outcome.fault.value,
+        stage=outcome.stage.value,
+        evidence={key: value for key, value in to_json(outcome.evidence).items() if value not in _EMPTY},
+        workloads={
+            row["workload"]: {name: row[name] for name in WORKLOAD_COLUMNS if row.get(name) is not None}
+            for row in rows
+            if "workload" in row
+        },
+        record=record.stem,
+    )
 
 
 def _known(what: str, name: str, names: Collection[str]) -> str:

@@ -16,18 +16,17 @@ from typing import Any, Final
 
 import uvicorn
 
-from kernel_matrix.api.judge_candidates import CandidateJudge, SentCandidate
+from kernel_matrix.api.judge_candidates import CandidateJudge, SentCandidate, result_of
 from kernel_matrix.api.plan import load_matrix
-from kernel_matrix.api.run_cells import judge_record, new_run_id, run_info, sweep_before_run
+from kernel_matrix.api.run_cells import new_run_id, run_info, sweep_before_run
 from kernel_matrix.errors import UsageError
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.hosts.survey import AUTO
 from kernel_matrix.model.enums import Fault, Status
+from kernel_matrix.model.evaluation import EvaluationResult
 from kernel_matrix.model.instants import utc_now
-from kernel_matrix.model.messages import to_json
+from kernel_matrix.model.messages import dumps
 from kernel_matrix.plan import Cell, devices_matching
-from kernel_matrix.results.judged import WorkloadJudgement
-from kernel_matrix.results.record import Record
 from kernel_matrix.service.clients import RequestLimit, Tokens
 from kernel_matrix.service.evaluation_queue import ClaimedWork, EvaluationQueue, NewEvaluation
 from kernel_matrix.service.http_app import EvaluationRequest, Service, make_app
@@ -158,7 +157,7 @@ class ServedMatrix:
                 why = type(error).__name__
             if not self._stop.is_set():  # else they stay what they are, and the next service judges them again
                 for work in works:  # those that have an answer keep it
-                    self._queue.finish(work.digest, json.dumps(_machine_failed(why)), is_final=False)
+                    self._queue.finish(work.digest, _machine_failed(why), is_final=False)
             self._busy[place] = 0
 
     def _judge_works(self, place: str, works: Sequence[ClaimedWork]) -> None:
@@ -168,7 +167,7 @@ class ServedMatrix:
             try:
                 cell = self._judge.cell_of(SentCandidate(**json.loads(work.request)))
             except UsageError as error:  # noqa: PERF203  # the matrix was changed since it was accepted
-                self._queue.finish(work.digest, json.dumps(_machine_failed(error.what)), is_final=False)
+                self._queue.finish(work.digest, _machine_failed(error.what), is_final=False)
             else:
                 cells[cell.id], digests[cell.id] = cell, work.digest
         policy = RunPolicy(run_id=self._run_id, build_workers=self._judge.matrix.policy.build_workers)
@@ -176,36 +175,12 @@ class ServedMatrix:
             self._busy[place] -= 1
             self._counts[record.outcome.status] += 1
             is_final = record.outcome.fault is not Fault.INFRA
-            self._queue.finish(digests[record.cell_id], json.dumps(_answer(record)), is_final=is_final)
+            self._queue.finish(digests[record.cell_id], dumps(result_of(record)), is_final=is_final)
 
 
-def _answer(record: Record) -> dict[str, Any]:
-    outcome = record.outcome
-    return {
-        "status": outcome.status.value,
-        "fault": outcome.fault.value,
-        "stage": outcome.stage.value,
-        "evidence": {key: value for key, value in to_json(outcome.evidence).items() if value not in (None, "", [], ())},
-        "workloads": {name: _times(judged) for name, judged in judge_record(record).items()},
-        "record": record.stem,
-    }
-
-
-def _times(judged: WorkloadJudgement) -> dict[str, Any]:
-    compared = judged.comparison
-    return {
-        "candidate_ns": judged.candidate_ns,
-        "eager_ns": judged.eager_ns,
-        "grade": judged.graded.grade.value,
-        "verdict": None if compared is None else compared.verdict.value,
-        "reason": None if compared is None else compared.reason.value,
-        "speedup": None if compared is None else compared.estimate,
-    }
-
-
-def _machine_failed(why: str) -> dict[str, Any]:
+def _machine_failed(why: str) -> str:
     """Return the answer to an evaluation that left no record."""
-    return {"status": Status.INFRA_ERROR.value, "fault": Fault.INFRA.value, "evidence": {"message": why}}
+    return dumps(EvaluationResult(Status.INFRA_ERROR.value, Fault.INFRA.value, evidence={"message": why}))
 
 
 @contextmanager
