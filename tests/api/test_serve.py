@@ -6,9 +6,11 @@ import json
 import signal
 import socket
 import time
+from dataclasses import replace
 
 import pytest
 import requests
+from prometheus_client.parser import text_string_to_metric_families
 
 from kernel_matrix.api.serve import ServiceOptions, serving
 from kernel_matrix.errors import UsageError
@@ -41,8 +43,8 @@ def ended(address, ids):
         time.sleep(0.1)
 
 
-def submit(address, *sources):
-    wanted = [{"problem": "tiny", "source": text} for text in sources]
+def submit(address, *sources, **fields):
+    wanted = [{"problem": "tiny", "source": text, **fields} for text in sources]
     answer = requests.post(f"{address}/evaluations/batch", json={"evaluations": wanted}, timeout=30)
     return [one["id"] for one in answer.json()["evaluations"]]
 
@@ -61,6 +63,42 @@ def test_candidates_are_judged_and_recorded(field, options):
     assert str(field.root) not in json.dumps(answers)
     records = {record["cell_id"]: record for record in field.records()}
     assert {answers[id_]["record"].partition(".")[0] for id_ in (good, bad, odd)} == set(records)
+
+
+def test_tier_values_compares_and_times_nothing(field, options):
+    with serving(options, port=0) as address:
+        sources = source(field, "honest"), source(field, "wrong")
+        verified, wrong = submit(address, *sources, tier="values")
+        (timed,) = submit(address, source(field, "honest"), tier="quick")
+        answers = ended(address, [verified, wrong, timed])
+    assert [answers[id_]["status"] for id_ in (verified, wrong, timed)] == ["verified", "incorrect_values", "passed"]
+    assert "candidate_median_ns" not in answers[verified]["workloads"]["smoke"]
+    assert answers[timed]["workloads"]["smoke"]["candidate_median_ns"] > 0
+    assert {record["cell"]["tier"] for record in field.records()} == {"values", "quick"}
+
+
+def test_reference_takes_the_place_of_a_problem(field, options):
+    reference = (field.root / "problems/tiny/reference.py").read_text()
+    sent = {"problem": "", "reference": reference, "dtype": "fp32"}
+    with serving(replace(options, takes_references=True), port=0) as address:
+        good, bad = submit(address, source(field, "honest"), source(field, "wrong"), **sent)
+        answers = ended(address, [good, bad])
+        refused = requests.post(f"{address}/evaluations", json={"source": "x = 1", "reference": "x"}, timeout=30)
+    assert [answers[id_]["status"] for id_ in (good, bad)] == ["passed", "incorrect_values"]
+    assert refused.status_code == 422
+    with serving(options, port=0) as address:
+        wanted = {"source": source(field, "honest"), "reference": reference}
+        refused = requests.post(f"{address}/evaluations", json=wanted, timeout=30).json()["error"]
+    assert refused["what"] == "this service takes no references"
+
+
+def test_metrics_count_what_has_ended(field, options):
+    with serving(options, port=0) as address:
+        ended(address, submit(address, source(field, "honest"), "no Python at all"))
+        metrics = requests.get(f"{address}/metrics", timeout=30).text
+    families = {family.name: family for family in text_string_to_metric_families(metrics)}
+    results = {sample.labels["status"]: sample.value for sample in families["kernel_matrix_results"].samples}
+    assert results == {"passed": 1, "compile_error": 1}
 
 
 def test_work_of_a_killed_service_is_done_by_the_next(field, options):

@@ -161,10 +161,12 @@ def test_every_key_arrives(load, tmp_path):
         "sessions": 1,
         "max_sessions": 1,
         "trials": 5,
+        "time": True,
         "min_samples": 40,
         "max_samples": 400,
         "target_half_width": 0.005,
         "precision_s": 0.5,
+        "steady_cap_s": 2.0,
     }
     assert matrix.overrides == (
         Override(

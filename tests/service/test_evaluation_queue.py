@@ -159,6 +159,16 @@ def test_cancelled_evaluation_does_not_run(queue):
     assert claimed(queue) == ["a"]
 
 
+def test_evaluation_that_does_not_begin_in_time_expires(queue):
+    (late,) = submit(queue, "ann", "a", timeout_s=1e-9)
+    (other,) = submit(queue, "ann", "b", timeout_s=3600)
+    assert queue.expire() == 1
+    assert queue.find("ann", [late.id])[0].state is EvaluationState.EXPIRED
+    assert claimed(queue, 2) == ["b"]
+    assert queue.expire() == 0
+    assert queue.find("ann", [other.id])[0].state is EvaluationState.RUNNING
+
+
 def test_what_runs_is_not_cancelled(queue):
     (asked,) = submit(queue, "ann", "a")
     queue.claim("h200", 1)

@@ -13,7 +13,7 @@ import polars as pl
 
 from kernel_matrix.analysis.quantiles import of_sessions
 from kernel_matrix.analysis.withheld_verdicts import inconclusive
-from kernel_matrix.model.enums import Fault, Status, Verdict, VerdictReason
+from kernel_matrix.model.enums import Fault, Status, Tier, Verdict, VerdictReason
 from kernel_matrix.plan.selection import REFERENCE
 from kernel_matrix.results.attempts import latest_attempts
 from kernel_matrix.results.schema import CELLS, ORIGIN
@@ -63,8 +63,9 @@ OUTCOMES: Final[dict[str, pl.DataType]] = {
 """``verdict``: ``faster`` and ``slower`` only where all verdicts of the table together allow it. ``candidate_ns``,
 ``baseline_ns``, ``speedup``: geometric means over session medians, in nanoseconds and as baseline
 ÷ candidate; null where nothing was timed *or the attempt did not pass*. ``speedup_low`` and ``speedup_high``: 95 % t
-interval from sessions, null with fewer than two. ``counted``: passed, or failed by the candidate's fault: the
-denominator of rates; ``compiled`` and ``passed`` are null where not counted. ``candidate_kind``: of :data:`KINDS`."""
+interval from sessions, null with fewer than two. ``counted``: passed, or failed by the candidate's fault, in a tier
+that times: the denominator of rates; ``compiled`` and ``passed`` are null where not counted. ``candidate_kind``: of
+:data:`KINDS`."""
 
 _OF_SESSIONS: Final = (
     "cell_id", "matrix", "run_id", "started_at", "gpu", "toolchain", "dtype", "problem",
@@ -106,7 +107,9 @@ def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
         pl.col("speedup").std().alias("_sd"),
     ).with_columns(pl.col(name).exp() for name in times)
     reach = pl.col("_sd") / pl.col("sessions").sqrt() * of_sessions(pl.col("sessions"))
-    counted = passed | (pl.col("fault") == Fault.CANDIDATE.value)
+    # What is only verified is in no denominator, and what fails at that must not be either.
+    is_timed = (pl.col("tier").cast(pl.String) != Tier.VALUES.value).fill_null(value=True)
+    counted = is_timed & (passed | (pl.col("fault") == Fault.CANDIDATE.value))
     return (
         _without_chance_verdicts(found)
         .with_columns(

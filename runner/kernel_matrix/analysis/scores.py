@@ -8,7 +8,7 @@ Controls, which are declared to fail, and references are scored apart, unless th
 nothing else. A mean speed-up is over problems, each of which is the mean of its workloads and kernels.
 
 A cell counts if it passed or failed by its candidate's fault. All others (infrastructure failure, invalid problem,
-unsupported, only compiled) are in no denominator; their number is reported.
+unsupported, only compiled or verified) are in no denominator; their number is reported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kernel_matrix.analysis.slices import columns_of
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.analysis.timed_sessions import ALL, SLICE
 from kernel_matrix.errors import NothingSelectedError, UsageError
-from kernel_matrix.model.enums import Fault, Verdict
+from kernel_matrix.model.enums import Fault, Status, Tier, Verdict
 
 Floats = npt.NDArray[np.float64]
 
@@ -40,7 +40,7 @@ _GENERATOR: Final = ("origin_method", "origin_model")
 _NEEDED: Final = (
     "record", "workload", *_PLACE, "candidate", "candidate_sha256", *_GENERATOR, "origin_sample", "origin_round",
     "origin_tokens_in", "origin_tokens_out", "origin_cost_usd",
-    "status", "expect", "candidate_kind",
+    "status", "tier", "expect", "candidate_kind",
     "fault", "verdict", "speedup_low", "speedup_high", "counted", "compiled", "passed",
 )  # fmt: skip
 _OF_WORKLOADS: Final = {"workload", "verdict", "speedup_low", "speedup_high"}
@@ -53,7 +53,11 @@ _UNCOUNTED: Final = {
     "infra": (pl.col("fault") == Fault.INFRA.value, "infrastructure failures"),
     "invalid_problem": (pl.col("fault") == Fault.PROBLEM.value, "invalid problems"),
     "unsupported": (pl.col("fault") == Fault.UNSUPPORTED.value, "unsupported"),
-    "only_compiled": (pl.col("fault") == Fault.NONE.value, "only compiled"),
+    "only_compiled": (pl.col("status") == Status.COMPILED.value, "only compiled"),
+    "only_verified": (
+        (pl.col("tier") == Tier.VALUES.value) & pl.col("fault").is_in([Fault.NONE.value, Fault.CANDIDATE.value]),
+        "not to be timed",
+    ),
 }
 """Column → the uncounted cells that it counts, and their name in notes."""
 _ENERGY: Final = (
@@ -587,6 +591,7 @@ _MEANINGS: Final = {
     "invalid_problem": "not counted: the problem fails its own controls",
     "unsupported": "not counted: cannot run there, as known beforehand",
     "only_compiled": "not counted: built for a GPU that is not in this host",
+    "only_verified": "not counted: the tier compares outputs, and times nothing",
     "compile_rate": "share of counted cells whose candidate could be built",
     "correct_rate": "share of counted cells that passed",
     "timed": "workloads of passed cells that have a speed-up: the n of speedup, share_faster and share_slower",

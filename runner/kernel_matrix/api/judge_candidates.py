@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakSet
 
+from kernel_matrix.api.problems import Problem, write_problem
 from kernel_matrix.errors import StoreError, UsageError, suggestion
-from kernel_matrix.executors.events import EventKind
+from kernel_matrix.executors.events import EventKind, RunEvent
 from kernel_matrix.executors.local import Run
 from kernel_matrix.executors.run_policy import RunPolicy
-from kernel_matrix.hosts.survey import AUTO, survey
+from kernel_matrix.hosts.survey import AUTO, HostSurvey, survey
 from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.matrix import Matrix
+from kernel_matrix.matrix.tiers import TIERS, with_protocol
+from kernel_matrix.model.enums import Tier
 from kernel_matrix.model.evaluation import WORKLOAD_COLUMNS, EvaluationResult
 from kernel_matrix.model.messages import to_json
-from kernel_matrix.plan import Cell, SelectedProblem, Selection, load_selection, make_plan
+from kernel_matrix.plan import Cell, SelectedProblem, Selection, devices_matching, load_selection, make_plan
 from kernel_matrix.results.record import Record, record_to_json
 from kernel_matrix.results.rows import cell_rows, host_row
 from kernel_matrix.results.store import RecordStore
-from kernel_matrix.sources import Candidate, load_candidates
-from kernel_matrix.sources.folder import SUFFIXES
+from kernel_matrix.sources import Candidate, load_candidates, load_source
+from kernel_matrix.sources.folder import PROBLEM_FILE, SUFFIXES
 
-_FOLDER: Final = "candidates"
+COMPILE: Final = "compile"
+"""The tier that only builds a candidate."""
+_CANDIDATES: Final = "candidates"
+_REFERENCES: Final = "references"
 _NAME_LENGTH: Final = 16
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
@@ -41,6 +48,10 @@ class SentCandidate:
     dtype: str = ""
     gpu: str = ""
     toolchain: str = ""
+    tier: str = ""
+    """``compile``, or a :class:`~kernel_matrix.model.enums.Tier`; empty: what the matrix asks for."""
+    reference: str = ""
+    """Source of a module with ``Model`` and ``get_inputs``, in place of ``problem``."""
 
 
 class CandidateJudge:
@@ -55,10 +66,11 @@ class CandidateJudge:
 
     def __init__(self, matrix: Matrix, folder: Path, *, sandbox: str = AUTO, lock: Path | None = None) -> None:
         self.matrix = matrix
-        self.host = survey(matrix, sandbox=sandbox, lock_path=lock)
+        self.host = _with_devices_of(matrix, survey(matrix, sandbox=sandbox, lock_path=lock))
         self.problems = {chosen.problem.id: chosen for chosen in load_selection(matrix).problems}
-        self._by_id = {id_: chosen.problem for id_, chosen in self.problems.items()}
-        self._sources = folder / _FOLDER
+        self._of_tier = {"": matrix, COMPILE: matrix} | {tier.value: _with_tier(matrix, tier) for tier in Tier}
+        self._sources = folder / _CANDIDATES
+        self._references = folder / _REFERENCES
         self.store = RecordStore(folder)
         self._running: WeakSet[Run] = WeakSet()
         self._is_stopped = False
@@ -69,16 +81,18 @@ class CandidateJudge:
         Raises:
             UsageError: A name is unknown, the source cannot be used, or the cell cannot run here.
         """
-        chosen = self.problems[_known("problem", sent.problem, self.problems)]
+        matrix = self._of_tier[_known("tier", sent.tier, self._of_tier)]
+        chosen = self._problem_of(sent)
         dtypes = [dtype.value for dtype in self.matrix.dtypes if dtype in chosen.problem.dtypes]
         wanted = (
             _known("gpu", sent.gpu, [gpu.name for gpu in self.matrix.gpus]),
             _known("toolchain", sent.toolchain, [one.name for one in self.matrix.toolchains]),
             _known("dtype", sent.dtype, dtypes),
         )
-        of_one = SelectedProblem(problem=chosen.problem, workloads=chosen.workloads, candidates=(self._read(sent),))
-        cells = make_plan(self.matrix, Selection(problems=(of_one,)), self.host.inventory).cells()
-        for cell in cells:
+        candidate = self._read(sent, chosen.problem)
+        of_one = SelectedProblem(problem=chosen.problem, workloads=chosen.workloads, candidates=(candidate,))
+        selection, inventory = Selection(problems=(of_one,)), self.host.inventory
+        for cell in make_plan(matrix, selection, inventory, compile_only=sent.tier == COMPILE).cells():
             if (cell.gpu.name, cell.toolchain.name, cell.dtype.value) == wanted:
                 if cell.reason is not None:
                     raise UsageError(f"it cannot run here: {cell.reason.text}")
@@ -96,29 +110,54 @@ class CandidateJudge:
                 if event.happening is EventKind.CELL_ENDED and event.record is not None:
                     yield event.record
 
+    @contextmanager
+    def opened(self, policy: RunPolicy) -> Iterator[tuple[Run, Iterator[RunEvent]]]:
+        """Open a run that cells are added to while it goes on, and provide it with its events."""
+        run = Run((), self.host, self.store, policy, is_open=True)
+        self._running.add(run)
+        with run.running() as events:
+            if self._is_stopped:
+                run.stop()
+            yield run, events
+
     def stop(self) -> None:
         """End what is being judged, now and from now on; cells that have not ended leave no record."""
         self._is_stopped = True
         for run in tuple(self._running):
             run.stop()
 
-    def _read(self, sent: SentCandidate) -> Candidate:
+    def _problem_of(self, sent: SentCandidate) -> SelectedProblem:
+        if not sent.reference:
+            return self.problems[_known("problem", sent.problem, self.problems)]
+        if sent.problem:
+            raise UsageError("a problem and a reference are named", next_step="name one of them")
+        name = _digest(sent.reference)
+        folder = self._references / name
+        made = folder / f"reference-{name}"
+        with _keeping():
+            if not (made / PROBLEM_FILE).exists():
+                dtypes = [dtype.value for dtype in self.matrix.dtypes]
+                write_problem(made, sent.reference.encode(), dtypes, description="A reference that was sent.")
+        loaded = load_source("folder", folder)
+        for problem in loaded.problems:
+            return SelectedProblem(problem=problem, workloads=problem.workloads, candidates=())
+        raise UsageError(loaded.unreadable[0].reason)
+
+    def _read(self, sent: SentCandidate, problem: Problem) -> Candidate:
         """Keep the source under a name made of its content, and read it as a file of a candidate."""
         if sent.suffix not in SUFFIXES:
             raise UsageError(f"no candidate is a {sent.suffix} file", next_step=f"choose one of {', '.join(SUFFIXES)}")
-        name = hashlib.sha256(sent.suffix.encode() + sent.source.encode()).hexdigest()[:_NAME_LENGTH]
+        name = _digest(sent.suffix + sent.source)
         # A folder for each, since the files of a folder are read together.
         folder = self._sources / name
-        file = folder / sent.problem / f"{name}{sent.suffix}"
-        try:
+        file = folder / problem.id / f"{name}{sent.suffix}"
+        with _keeping():
             if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 replace_file(file, sent.source)
-        except OSError as error:
-            raise StoreError(f"the source cannot be kept: {error.strerror}") from None
-        found, refused = load_candidates("folder", folder, self._by_id)
+        found, refused = load_candidates("folder", folder, {problem.id: problem})
         for candidate in found:
-            if candidate.problem_id == sent.problem:
+            if candidate.problem_id == problem.id:
                 return candidate
         raise UsageError(refused[0].reason)
 
@@ -139,6 +178,29 @@ def result_of(record: Record) -> EvaluationResult:
         },
         record=record.stem,
     )
+
+
+def _with_tier(matrix: Matrix, tier: Tier) -> Matrix:
+    return replace(matrix, protocol=with_protocol(matrix.protocol, {"tier": tier, **TIERS[tier]}))
+
+
+def _with_devices_of(matrix: Matrix, host: HostSurvey) -> HostSurvey:
+    """Return the survey without the devices that are of no GPU of the matrix."""
+    inventory = host.inventory
+    mine = {device.uuid: device for gpu in matrix.gpus for device in devices_matching(gpu, inventory.gpus)}
+    return replace(host, inventory=replace(inventory, gpus=tuple(mine.values())))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_NAME_LENGTH]
+
+
+@contextmanager
+def _keeping() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"the source cannot be kept: {error.strerror}") from None
 
 
 def _known(what: str, name: str, names: Collection[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TypeVar
 
 from kernel_matrix.bundled import BUNDLED_PROBLEMS
 from kernel_matrix.errors import NothingSelectedError, UsageError, suggestion
+from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.matrix import ProblemSet
 from kernel_matrix.matrix.load import load_matrix
 from kernel_matrix.sources import (
@@ -21,6 +23,7 @@ from kernel_matrix.sources import (
     load_candidates,
     load_source,
 )
+from kernel_matrix.sources.folder import PROBLEM_FILE, REFERENCE_FILE
 
 __all__ = [
     "MATRIX_FILE",
@@ -33,6 +36,7 @@ __all__ = [
     "load_problems",
     "matching",
     "refuse_unreadable",
+    "write_problem",
 ]
 
 MATRIX_FILE = Path("matrix.toml")
@@ -85,6 +89,20 @@ def _problem_sets() -> Iterator[ProblemSet]:
     elif PROBLEM_FOLDER.is_dir():
         yield ProblemSet(source="folder", path=PROBLEM_FOLDER.resolve())
     yield from (ProblemSet(source=source) for source in BUNDLED_PROBLEMS)
+
+
+def write_problem(folder: Path, reference: bytes, dtypes: Iterable[str], *, description: str) -> None:
+    """Write a problem whose only workload has the shapes that its reference makes.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    # Strings and lists of strings are TOML as JSON writes them.
+    text, names = json.dumps(description, ensure_ascii=False), json.dumps([*dtypes])
+    lines = ('category = "Other"', f"description = {text}", f"dtypes = {names}", "[workloads.default]")
+    replace_file(folder / REFERENCE_FILE, reference)
+    replace_file(folder / PROBLEM_FILE, "\n".join(lines) + "\n")
 
 
 def matching(items: Iterable[T], glob: str) -> tuple[T, ...]:

@@ -20,6 +20,8 @@ from kernel_matrix.api.judge_candidates import CandidateJudge, SentCandidate, re
 from kernel_matrix.api.plan import load_matrix
 from kernel_matrix.api.run_cells import new_run_id, run_info, sweep_before_run
 from kernel_matrix.errors import UsageError
+from kernel_matrix.executors.events import EventKind, RunEvent
+from kernel_matrix.executors.local import Run
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.hosts.survey import AUTO
 from kernel_matrix.model.enums import Fault, Status
@@ -27,6 +29,7 @@ from kernel_matrix.model.evaluation import EvaluationResult
 from kernel_matrix.model.instants import utc_now
 from kernel_matrix.model.messages import dumps
 from kernel_matrix.plan import Cell, devices_matching
+from kernel_matrix.results.record import Record
 from kernel_matrix.service.clients import RequestLimit, Tokens
 from kernel_matrix.service.evaluation_queue import ClaimedWork, EvaluationQueue, NewEvaluation
 from kernel_matrix.service.http_app import EvaluationRequest, Service, make_app
@@ -35,7 +38,14 @@ __all__ = ["ServedMatrix", "ServiceOptions", "open_service", "serving"]
 
 _QUEUE_FILE: Final = "queue.sqlite"
 _MOST_AT_ONCE: Final = 20
-"""Evaluations that are judged together: they share a judge and a baseline, and all are answered as they end."""
+"""Evaluations that are claimed together: being of one kind, they share a judge and a baseline."""
+_LEFT_EACH: Final = 3
+"""Evaluations left for each device when more are claimed: one is judged, and the processes of two start meanwhile."""
+_MOST_IN_RUN: Final = 2000
+"""Evaluations of a run, which remembers all of them."""
+_KEEPS_JUDGE_S: Final = 60.0
+_PAUSE_S: Final = 1.0
+"""Pause after a run that lost evaluations, since what failed may still fail."""
 _log = logging.getLogger(__name__)
 
 
@@ -51,22 +61,27 @@ class ServiceOptions:
     tokens: Path | None = None
     """File of the clients' tokens; None: everybody who reaches it is one client."""
     requests_per_s: float = 50.0
+    takes_references: bool = False
+    """Accept references in place of problems. The judge runs them, so who sends one decides what is right."""
     most_queued: int = 100_000
     most_queued_each: int = 20_000
 
 
 class ServedMatrix:
-    """The evaluator of a service: judges what is in its queue, on all GPU models of a matrix at the same time."""
+    """The evaluator of a service: judges what is in its queue, on all devices of a matrix at the same time."""
 
-    def __init__(self, judge: CandidateJudge, queue: EvaluationQueue) -> None:
+    def __init__(self, judge: CandidateJudge, queue: EvaluationQueue, *, takes_references: bool = False) -> None:
         self._judge = judge
         self._queue = queue
+        self._takes_references = takes_references
         self._is_new = threading.Condition()
         self._stop = threading.Event()
-        self._run_id = new_run_id()
+        self._policy = RunPolicy(
+            run_id=new_run_id(), build_workers=judge.matrix.policy.build_workers, keeps_judge_s=_KEEPS_JUDGE_S
+        )
+        self._running: dict[str, tuple[str, str]] = {}
+        """Work of a cell → its digest when it was accepted, and GPU of the matrix; changed while holding ``_is_new``."""
         self._counts: Counter[Status] = Counter()
-        self._busy: dict[str, int] = {}
-        """GPU of the matrix → evaluations that are being judged there."""
 
     # ---- what the interface asks
 
@@ -76,14 +91,17 @@ class ServedMatrix:
         Raises:
             UsageError: It cannot be judged here.
         """
-        wanted = request.model_dump(exclude={"priority", "key"})
+        if request.reference and not self._takes_references:
+            raise UsageError("this service takes no references", next_step="name a problem of GET /problems")
+        wanted = request.model_dump(exclude={"priority", "key", "timeout_s"})
         cell = self._judge.cell_of(SentCandidate(**wanted))
         return NewEvaluation(
-            digest=cell.id,
+            digest=_work_of(cell),
             place=cell.gpu.name,
-            kind=f"{cell.problem.id} {cell.dtype.value} {cell.toolchain.name}",
+            kind=f"{cell.problem.id} {cell.dtype.value} {cell.toolchain.name} {request.tier}",
             request=json.dumps(wanted),
             priority=request.priority,
+            timeout_s=request.timeout_s,
             key=request.key,
         )
 
@@ -101,14 +119,19 @@ class ServedMatrix:
 
     def workers(self) -> Sequence[Mapping[str, Any]]:
         """Describe the devices of each GPU of the matrix, and how many evaluations are judged there now."""
+        running = self._count_running()
         return [
             {
                 "gpu": gpu.name,
                 "devices": [device.name for device in devices_matching(gpu, self._judge.host.inventory.gpus)],
-                "running": self._busy.get(gpu.name, 0),
+                "running": running[gpu.name],
             }
             for gpu in self._judge.matrix.gpus
         ]
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many evaluations have ended with each status since the service started."""
+        return {status.value: count for status, count in self._counts.items()}
 
     def wake(self) -> None:
         """Look into the queue now."""
@@ -120,62 +143,105 @@ class ServedMatrix:
     @contextmanager
     def judging(self) -> Iterator[None]:
         """Judge in the background; on leaving, what is being judged is ended and stays in the queue."""
-        threads = [
-            threading.Thread(target=self._serve, args=(gpu.name,), name=gpu.name) for gpu in self._judge.matrix.gpus
-        ]
         judge = self._judge
         for line in sweep_before_run(judge.host.sandbox):
             _log.warning("%s", line)
-        info = run_info(judge.matrix, self._run_id, engine=judge.host.sandbox.name, command=(), planned=0)
+        info = run_info(judge.matrix, self._policy.run_id, engine=judge.host.sandbox.name, command=(), planned=0)
         judge.store.save_run(info)
-        for thread in threads:
-            thread.start()
+        thread = threading.Thread(target=self._serve, name="judging")
+        thread.start()
         try:
             yield
         finally:
             self._stop.set()
             judge.stop()
             self.wake()
-            for thread in threads:
-                thread.join()
+            thread.join()
             judged = dict(self._counts)
             judge.store.save_run(replace(info, ended_at=utc_now(), planned=sum(judged.values()), counts=judged))
 
-    def _serve(self, place: str) -> None:
+    def _serve(self) -> None:
+        """Run after run, judge what is in the queue. A run ends early if a device or the sandbox fails."""
         while not self._stop.is_set():
-            with self._is_new:
-                works = self._queue.claim(place, _MOST_AT_ONCE)
-                if not works:
-                    self._is_new.wait(1.0)
-                    continue
-            self._busy[place] = len(works)
             why = "no device took it"
             try:
-                self._judge_works(place, works)
+                with self._judge.opened(self._policy) as (run, events):
+                    self._judge_in(run, events)
             except Exception as error:  # noqa: BLE001  # the service goes on
-                _log.exception("evaluations on %s could not be judged", place)
+                _log.exception("a run has failed")
                 why = type(error).__name__
+            lost, self._running = self._running, {}
             if not self._stop.is_set():  # else they stay what they are, and the next service judges them again
-                for work in works:  # those that have an answer keep it
-                    self._queue.finish(work.digest, _machine_failed(why), is_final=False)
-            self._busy[place] = 0
+                for digest, _ in lost.values():
+                    self._queue.finish(digest, _machine_failed(why), is_final=False)
+                self._stop.wait(_PAUSE_S if lost else 0.0)
 
-    def _judge_works(self, place: str, works: Sequence[ClaimedWork]) -> None:
-        cells: dict[str, Cell] = {}
-        digests: dict[str, str] = {}
+    def _judge_in(self, run: Run, events: Iterator[RunEvent]) -> None:
+        is_full = threading.Event()
+        feeder = threading.Thread(target=self._feed, args=(run, is_full), name="feeding")
+        feeder.start()
+        try:
+            for event in events:
+                if event.happening is EventKind.CELL_ENDED and event.record is not None:
+                    self._note(event.cell, event.record)
+                elif event.happening is EventKind.GPU_QUARANTINED:
+                    is_full.set()  # a new run looks at the device again
+                self.wake()
+        finally:
+            is_full.set()
+            run.stop()
+            self.wake()
+            feeder.join()
+
+    def _note(self, cell: Cell, record: Record) -> None:
+        self._counts[record.outcome.status] += 1
+        with self._is_new:
+            digest, _ = self._running.pop(_work_of(cell))
+        is_final = record.outcome.fault is not Fault.INFRA
+        self._queue.finish(digest, dumps(result_of(record)), is_final=is_final)
+
+    def _feed(self, run: Run, is_full: threading.Event) -> None:
+        """Give the run what is in the queue, a little more than its devices judge at once."""
+        try:
+            while not (is_full.is_set() or self._stop.is_set() or run.planned >= _MOST_IN_RUN):
+                with self._is_new:
+                    self._queue.expire()
+                    cells = self._claim()
+                    if not cells:
+                        self._is_new.wait(1.0)
+                run.add(cells)
+            run.end()
+        except Exception:  # noqa: BLE001  # ends the run, and the service goes on with another
+            _log.exception("the queue cannot be read")
+            run.stop()
+
+    def _claim(self) -> Sequence[Cell]:
+        """Claim work for every GPU of the matrix whose devices may soon have none."""
+        cells: list[Cell] = []
+        running = self._count_running()
+        for worker in self.workers():
+            place, devices = worker["gpu"], max(1, len(worker["devices"]))
+            if running[place] <= _LEFT_EACH * devices:
+                cells += self._cells_of(place, self._queue.claim(place, _MOST_AT_ONCE))
+        return cells
+
+    def _cells_of(self, place: str, works: Sequence[ClaimedWork]) -> Iterator[Cell]:
         for work in works:
             try:
                 cell = self._judge.cell_of(SentCandidate(**json.loads(work.request)))
             except UsageError as error:  # noqa: PERF203  # the matrix was changed since it was accepted
                 self._queue.finish(work.digest, _machine_failed(error.what), is_final=False)
             else:
-                cells[cell.id], digests[cell.id] = cell, work.digest
-        policy = RunPolicy(run_id=self._run_id, build_workers=self._judge.matrix.policy.build_workers)
-        for record in self._judge.judge(tuple(cells.values()), policy):
-            self._busy[place] -= 1
-            self._counts[record.outcome.status] += 1
-            is_final = record.outcome.fault is not Fault.INFRA
-            self._queue.finish(digests[record.cell_id], dumps(result_of(record)), is_final=is_final)
+                self._running[_work_of(cell)] = work.digest, place
+                yield cell
+
+    def _count_running(self) -> Counter[str]:
+        return Counter(place for _, place in tuple(self._running.values()))
+
+
+def _work_of(cell: Cell) -> str:
+    """Name what answers requests for a cell."""
+    return f"{cell.id}-compile" if cell.compile_only else cell.id
 
 
 def _machine_failed(why: str) -> str:
@@ -198,7 +264,8 @@ def open_service(options: ServiceOptions) -> Iterator[Service]:
         folder = options.folder / matrix.name
         queue = EvaluationQueue(folder / _QUEUE_FILE, most=options.most_queued, most_each=options.most_queued_each)
         undo.callback(queue.close)
-        served = ServedMatrix(CandidateJudge(matrix, folder, sandbox=options.sandbox, lock=options.lock), queue)
+        judge = CandidateJudge(matrix, folder, sandbox=options.sandbox, lock=options.lock)
+        served = ServedMatrix(judge, queue, takes_references=options.takes_references)
         undo.enter_context(served.judging())
         limit = RequestLimit(options.requests_per_s, most=max(1, round(10 * options.requests_per_s)))
         yield Service(queue=queue, evaluator=served, tokens=tokens, limit=limit, wake=served.wake)

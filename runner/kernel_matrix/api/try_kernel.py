@@ -15,7 +15,7 @@ from typing import Any
 
 from kernel_matrix.api.audit import Severity, audit
 from kernel_matrix.api.plan import make_plan
-from kernel_matrix.api.problems import Problem, find_problems
+from kernel_matrix.api.problems import Problem, find_problems, write_problem
 from kernel_matrix.api.results import Results
 from kernel_matrix.api.run_cells import Listener, Record, RunProgress, run
 from kernel_matrix.environments import AUTO, PythonEnvironment
@@ -293,15 +293,8 @@ def _own_problem(reference: Path, folder: Path, dtype: str) -> tuple[Problem, Pr
     except UnreadableFileError as error:
         raise UsageError(str(error), next_step=_PROBLEM_HELP) from None
     made = folder / "problems" / reference.stem
-    made.mkdir(parents=True)
-    shutil.copyfile(reference, made / REFERENCE_FILE)
-    lines = (
-        'category = "Other"',
-        f"description = {_quoted(f'The reference {reference.name}.')}",
-        f"dtypes = [{_quoted(dtype or Dtype.FP32.value)}]",
-        f"[workloads.{_REAL_SHAPES}]",
-    )
-    (made / PROBLEM_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    text = f"The reference {reference.name}."
+    write_problem(made, reference.read_bytes(), [dtype or Dtype.FP32.value], description=text)
     return _in_folder(made)
 
 

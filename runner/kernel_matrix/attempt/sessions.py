@@ -58,6 +58,8 @@ class SessionLoop:
             if outcome.status is not Status.PASSED:
                 break
             outcome = self._sanitized(len(self._log.seen), tool)
+        if outcome.status is Status.PASSED and not self._of.cell.protocol.spec.time:
+            return outcome_of(Status.VERIFIED, Stage.DONE, Evidence())
         return outcome
 
     def _measured(self, session: int) -> Outcome:

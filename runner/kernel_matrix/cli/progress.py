@@ -336,7 +336,7 @@ def verdict_line(record: Record) -> str:
     if outcome.status is Status.COMPILED:
         return f"compiled{_built(record)}"
     if outcome.fault is Fault.NONE:
-        return f"passed{_speeds(record)}"
+        return f"{outcome.status.value}{_speeds(record)}"
     expected = " (as expected)" if record.cell.expect is outcome.status else ""
     return f"{outcome.status.value}{expected}: {outcome.evidence.message}"
 

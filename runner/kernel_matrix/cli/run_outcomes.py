@@ -52,4 +52,4 @@ class RunOutcomes:
 def is_as_expected(record: Record) -> bool:
     """Return whether a cell ended as its candidate declares; without a declaration it is expected to pass."""
     status = record.outcome.status
-    return status in (record.cell.expect or Status.PASSED, Status.COMPILED)
+    return status in (record.cell.expect or Status.PASSED, Status.COMPILED, Status.VERIFIED)

@@ -21,6 +21,10 @@ _Tokens = Annotated[
     Path | None, typer.Option("--tokens", metavar="FILE", help="A line CLIENT SHA256 for each client and its token.")
 ]
 
+_References = Annotated[
+    bool, typer.Option("--references", help="Accept references in place of problems; the judge runs them.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
@@ -34,6 +38,7 @@ def serve(
     host: _Host = "127.0.0.1",
     port: _Port = 8000,
     tokens: _Tokens = None,
+    references: _References = False,
     sandbox: Sandbox = "auto",
     lock: Lock = None,
 ) -> None:
@@ -44,7 +49,9 @@ def serve(
         what = f"{error.name} is not installed"
         raise InfrastructureError(what, next_step="pip install 'kernel-matrix[service]'") from None
 
-    options = ServiceOptions(matrix=matrix, folder=results, sandbox=sandbox, lock=lock, tokens=tokens)
+    options = ServiceOptions(
+        matrix=matrix, folder=results, sandbox=sandbox, lock=lock, tokens=tokens, takes_references=references
+    )
     with serving(options, host=host, port=port) as address:
         write_line(f"serving {address}; {address}/docs describes the requests")
         threading.Event().wait()

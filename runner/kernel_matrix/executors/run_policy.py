@@ -29,6 +29,9 @@ class RunPolicy:
     measured_on: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Cell id → UUIDs of devices that have measured it, where it has to run on another one."""
 
+    keeps_judge_s: float = 0.0
+    """How long a judge that others could be judged with waits for another cell, and keeps its device meanwhile."""
+
     def why_skipped(self, cell: Cell) -> str:
         """Return why ``cell`` is not to be started now; empty if it is."""
         if self.deadline is not None and time.monotonic() + cell.expected_s > self.deadline:

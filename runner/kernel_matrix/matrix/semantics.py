@@ -219,6 +219,8 @@ def _check_protocol(protocol: Protocol) -> Iterator[tuple[str, str]]:
         yield "sessions", f"{text}, or use tier 'screen'"
     if protocol.max_sessions < protocol.sessions:
         yield "max_sessions", f"{protocol.max_sessions} is less than sessions, which is {protocol.sessions}"
+    if spec.time is (protocol.tier is Tier.VALUES):
+        yield "time", f"must be {str(not spec.time).lower()} for tier {protocol.tier.value!r}"
     if spec.min_samples > spec.max_samples:
         yield "min_samples", f"{spec.min_samples} is more than max_samples, which is {spec.max_samples}"
 

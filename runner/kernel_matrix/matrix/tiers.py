@@ -15,28 +15,56 @@ PUBLISH_SESSIONS = 5
 """Fewest sessions of tier ``publish``; intervals between fewer sessions are too wide to be useful."""
 
 TIERS: Mapping[Tier, Mapping[str, object]] = {
+    Tier.VALUES: {
+        "sessions": 1,
+        "max_sessions": 1,
+        "trials": 3,
+        "time": False,
+        "min_samples": 12,
+        "max_samples": 100,
+        "target_half_width": 0.02,
+        "precision_s": 0.1,
+        "budget_s": 4.0,
+        "steady_cap_s": 0.2,
+    },
+    Tier.QUICK: {
+        "sessions": 1,
+        "max_sessions": 1,
+        "trials": 3,
+        "time": True,
+        "min_samples": 12,
+        "max_samples": 100,
+        "target_half_width": 0.02,
+        "precision_s": 0.1,
+        "budget_s": 4.0,
+        "steady_cap_s": 0.2,
+    },
     Tier.SCREEN: {
         "sessions": 1,
         "max_sessions": 1,
         "trials": 5,
+        "time": True,
         "min_samples": 40,
         "max_samples": 400,
         "target_half_width": 0.005,
         "precision_s": 0.5,
         "budget_s": 20.0,
+        "steady_cap_s": 2.0,
     },
     Tier.PUBLISH: {
         "sessions": PUBLISH_SESSIONS,
         "max_sessions": 2 * PUBLISH_SESSIONS,
         "trials": 10,
+        "time": True,
         "min_samples": 100,
         "max_samples": 1000,
         "target_half_width": 0.0025,
         "precision_s": 20.0,
         "budget_s": 60.0,
+        "steady_cap_s": 2.0,
     },
 }
-"""Values that a tier sets. Both tiers have the same keys, so that one replaces all values of the other."""
+"""Values that a tier sets. All tiers have the same keys, so that one replaces all values of another."""
 
 _ENUMS: Mapping[str, type[Enum]] = {"modes": InputMode, "regimes": Regime, "baselines": Implementation}
 """Protocol keys with lists of words, and the type of their elements."""

@@ -50,6 +50,8 @@ class Status(str, Enum):
 
     PASSED = "passed"
     """Verified before and after, and timed."""
+    VERIFIED = "verified"
+    """Verified, and not timed, since the protocol's tier is ``values``."""
     COMPILED = "compiled"
     """Built for an architecture that this host does not have; nothing was run."""
     COMPILE_ERROR = "compile_error"
@@ -122,6 +124,7 @@ class Status(str, Enum):
 
 _FAULTS = {
     Status.PASSED: Fault.NONE,
+    Status.VERIFIED: Fault.NONE,
     Status.COMPILED: Fault.NONE,
     Status.INVALID_PROBLEM: Fault.PROBLEM,
     Status.PROBLEM_ERROR: Fault.PROBLEM,
@@ -305,6 +308,10 @@ class Grade(str, Enum):
 class Tier(str, Enum):
     """Measuring effort for a cell."""
 
+    VALUES = "values"
+    """Outputs are compared, and nothing is timed."""
+    QUICK = "quick"
+    """One session, few samples: for the many candidates of a search."""
     SCREEN = "screen"
     """One session."""
     PUBLISH = "publish"

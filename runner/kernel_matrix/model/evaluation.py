@@ -41,7 +41,7 @@ class EvaluationResult:
     @property
     def is_right(self) -> bool:
         """Whether the candidate's outputs were right wherever they were compared."""
-        return self.status == Status.PASSED.value
+        return self.status in (Status.PASSED.value, Status.VERIFIED.value)
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> EvaluationResult:

@@ -531,7 +531,7 @@ class WorkloadReport:
 
 UNTIMED = frozenset(
     {
-        *(Status.COMPILED, Status.COMPILE_ERROR, Status.LOAD_ERROR, Status.POLICY_VIOLATION),
+        *(Status.VERIFIED, Status.COMPILED, Status.COMPILE_ERROR, Status.LOAD_ERROR, Status.POLICY_VIOLATION),
         *(Status.PROBLEM_ERROR, Status.UNSUPPORTED, Status.IMAGE_ERROR),
     }
 )

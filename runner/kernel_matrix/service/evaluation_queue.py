@@ -15,6 +15,7 @@ import fcntl
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,6 +64,10 @@ _MIGRATIONS: Final = (
     CREATE INDEX by_work ON evaluations (work);
     CREATE INDEX unfinished ON evaluations (state) WHERE state IN ('queued', 'running');
     """,
+    """
+    ALTER TABLE evaluations ADD COLUMN begin_by_s REAL;
+    CREATE INDEX expiring ON evaluations (begin_by_s) WHERE state = 'queued' AND begin_by_s IS NOT NULL;
+    """,
 )
 """What brings a file from each version to the next; the number of them is the version."""
 
@@ -77,6 +82,11 @@ class EvaluationState(str, Enum):
     RUNNING = "running"
     ENDED = "ended"
     CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    """It did not begin in time."""
+
+
+UNFINISHED: Final = (EvaluationState.QUEUED, EvaluationState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +103,8 @@ class NewEvaluation:
     """JSON text from which the work can be done."""
     priority: int = 0
     """Higher first, among those of the client."""
+    timeout_s: float | None = None
+    """It expires if it has not begun after this; None: it waits for ever."""
     key: str | None = None
     """The client's name for it: a request with a key that was used is the same evaluation."""
 
@@ -208,6 +220,14 @@ class EvaluationQueue:
                 ).rowcount
             return cancelled
 
+    def expire(self) -> int:
+        """End the evaluations that have not begun in time; return how many."""
+        with self._transaction() as write:
+            return write(
+                "UPDATE evaluations SET state = 'expired', ended_at = ? WHERE state = 'queued' AND begin_by_s < ?",
+                (utc_now(), time.time()),
+            ).rowcount
+
     def claim(self, place: str, most: int) -> list[ClaimedWork]:
         """Take work that is to be done at a place now, all of one kind; none if nothing waits for it."""
         claimed: list[ClaimedWork] = []
@@ -261,7 +281,7 @@ class EvaluationQueue:
                 "SELECT state, count(*) FROM evaluations WHERE state IN ('queued', 'running') GROUP BY state"
             ).fetchall()
         found = {EvaluationState(state): count for state, count in rows}
-        return {state: found.get(state, 0) for state in (EvaluationState.QUEUED, EvaluationState.RUNNING)}
+        return {state: found.get(state, 0) for state in UNFINISHED}
 
     # ---- within a transaction
 
@@ -297,10 +317,11 @@ class EvaluationQueue:
         id_, now = f"ev-{secrets.token_hex(10)}", utc_now()
         write(
             "INSERT INTO evaluations (id, client, key, priority, digest, work, place, kind, state, created_at,"
-            " ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " ended_at, begin_by_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *(id_, client, one.key, one.priority, one.digest, one.digest, one.place, one.kind, state, now),
                 now if state == "ended" else None,
+                None if one.timeout_s is None else time.time() + one.timeout_s,
             ),
         )
         return self._select_now("id = ?", id_)[0]

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kernel_matrix.errors import KernelMatrixError, UsageError
 from kernel_matrix.service.clients import RequestLimit, Tokens, TooManyRequestsError, UnknownClientError
 from kernel_matrix.service.evaluation_queue import (
+    UNFINISHED,
     EvaluationQueue,
     EvaluationState,
     KeyReusedError,
@@ -48,12 +49,22 @@ class EvaluationRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    problem: Annotated[str, Field(min_length=1, max_length=300, description="Id of a problem, of GET /problems.")]
+    problem: Annotated[str, Field(max_length=300, description="Id of a problem, of GET /problems.")] = ""
+    reference: Annotated[
+        str, Field(max_length=MOST_SOURCE, description="In place of a problem: a module with Model and get_inputs.")
+    ] = ""
     source: Annotated[str, Field(min_length=1, max_length=MOST_SOURCE, description="The candidate's source.")]
     suffix: Annotated[Literal[".py", ".cu", ".cpp"], Field(description=".py for a module with ModelNew.")] = ".py"
     dtype: Annotated[str, Field(max_length=30, description="One of the matrix's dtypes.")] = ""
     gpu: Annotated[str, Field(max_length=100, description="Name of a GPU of the matrix.")] = ""
     toolchain: Annotated[str, Field(max_length=100, description="Name of a toolchain of the matrix.")] = ""
+    tier: Annotated[
+        Literal["", "compile", "values", "quick", "screen", "publish"],
+        Field(description="Effort; empty: what the matrix asks for."),
+    ] = ""
+    timeout_s: Annotated[
+        float | None, Field(gt=0, le=30 * 86400, description="It expires if it has not begun after so many seconds.")
+    ] = None
     priority: Annotated[int, Field(ge=-100, le=100, description="Higher first, among the client's own.")] = 0
     key: Annotated[
         str | None, Field(min_length=1, max_length=200, description="Idempotency key: sent again, it is the same one.")
@@ -99,6 +110,10 @@ class Evaluator(Protocol):
 
     def problems(self) -> Sequence[Mapping[str, Any]]:
         """Describe the problems."""
+        ...
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many evaluations have ended with each status since the service started."""
         ...
 
     def workers(self) -> Sequence[Mapping[str, Any]]:
@@ -232,6 +247,11 @@ def metrics(service: Annotated[Service, Depends(_service)]) -> str:
     lines = ["# TYPE kernel_matrix_evaluations gauge"]
     for state, count in service.queue.unfinished().items():
         lines.append(f'kernel_matrix_evaluations{{state="{state.value}"}} {count}')
+    lines.append("# TYPE kernel_matrix_results_total counter")
+    lines += [
+        f'kernel_matrix_results_total{{status="{status}"}} {count}'
+        for status, count in service.evaluator.counts().items()
+    ]
     return "\n".join((*lines, ""))
 
 
@@ -291,7 +311,7 @@ def _answer(one: QueuedEvaluation) -> EvaluationAnswer:
 async def _states(caller: _Caller, id_: str) -> AsyncIterator[str]:
     """Yield an event whenever the state of an evaluation has changed."""
     told: EvaluationState | None = None
-    while told not in (EvaluationState.ENDED, EvaluationState.CANCELLED):
+    while told is None or told in UNFINISHED:
         (found,) = await asyncio.to_thread(caller.service.queue.find, caller.client, [id_])
         if found.state is not told:
             told = found.state

@@ -9,7 +9,7 @@ import polars as pl
 from kernel_matrix.analysis.audit.check import ROW, WHERE, make_findings
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
-from kernel_matrix.model.enums import Status
+from kernel_matrix.model.enums import Fault
 
 _KEY: Final = ("toolchain", "dtype", "problem", "workload", "candidate")
 
@@ -105,7 +105,7 @@ def nothing_passed(tables: Tables) -> pl.LazyFrame:
     """Find GPUs on which nothing passed: more likely the machine's fault than every candidate's."""
     by_gpu = tables.cells.group_by("gpu").agg(
         pl.len().alias("rows"),
-        (pl.col("status") == Status.PASSED.value).sum().alias("passed"),
+        (pl.col("fault") == Fault.NONE.value).sum().alias("passed"),
         pl.col("status").cast(pl.String).mode().sort().first().alias("usual"),
     )
     found = by_gpu.filter(pl.col("passed") == 0)

@@ -17,14 +17,21 @@ class CellQueue:
         cells: Cells to hand out.
         gpus: Devices of this host.
         measured_on: Cell id → UUIDs of devices that do not get it.
+        is_open: More cells may come by :meth:`add`, until :meth:`end`.
     """
 
     def __init__(
-        self, cells: Sequence[Cell], gpus: tuple[Gpu, ...], measured_on: Mapping[str, Collection[str]] | None = None
+        self,
+        cells: Sequence[Cell],
+        gpus: tuple[Gpu, ...],
+        measured_on: Mapping[str, Collection[str]] | None = None,
+        *,
+        is_open: bool = False,
     ) -> None:
         self._cells = list(cells)
         self._gpus = gpus
         self._measured_on = measured_on or {}
+        self._is_open = is_open
         self._running: dict[str, Cell] = {}
         """UUID of a lane's device → its present cell."""
         self._closed: set[str] = set()
@@ -34,8 +41,22 @@ class CellQueue:
         self._called_off = False
         self._changed = threading.Condition()
 
+    def add(self, cells: Sequence[Cell]) -> None:
+        """Hand out these cells, too."""
+        with self._changed:
+            self._cells += cells
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Say that no more cells come: lanes end once all are done."""
+        with self._changed:
+            self._is_open = False
+            self._changed.notify_all()
+
     def devices(self) -> list[Gpu]:
-        """Return the devices that at least one cell can run on."""
+        """Return the devices that at least one cell can run on; all of them while more cells may come."""
+        if self._is_open:
+            return list(self._gpus)
         return list({gpu.uuid: gpu for cell in self._cells for gpu in self._devices_of(cell)}.values())
 
     def take(self, gpu: Gpu, is_ready: Callable[[Cell], bool]) -> Cell | None:
@@ -52,15 +73,18 @@ class CellQueue:
                     self._running[gpu.uuid] = cell
                     return cell
                 # A cell of another lane is returned if that lane's GPU is quarantined.
-                if not mine and not any(self._fits(cell, gpu) for cell in self._running.values()):
+                if not self._is_open and not mine and not any(self._fits(cell, gpu) for cell in self._running.values()):
                     return None
                 self._changed.wait()
         return None
 
-    def has_ready(self, gpu: Gpu, is_ready: Callable[[Cell], bool]) -> bool:
-        """Return True if :meth:`take` would not have to wait."""
+    def has_ready(self, gpu: Gpu, is_ready: Callable[[Cell], bool], *, within_s: float = 0.0) -> bool:
+        """Return True if :meth:`take` would not have to wait longer than ``within_s`` seconds."""
         with self._changed:
-            return any(self._fits(cell, gpu) and is_ready(cell) for cell in self._cells)
+            return self._changed.wait_for(
+                lambda: self._called_off or any(self._fits(cell, gpu) and is_ready(cell) for cell in self._cells),
+                within_s,
+            )
 
     def reserve(self, gpu: Gpu, count: int, is_ready: Callable[[Cell], bool]) -> Sequence[Cell]:
         """Return the next ``count`` cells of ``gpu``, which other lanes leave to it while they have any other.

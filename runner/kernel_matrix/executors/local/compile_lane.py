@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Sequence
 
 from kernel_matrix.attempt import Assignment, AttemptResult, absent_gpu, compile_only
 from kernel_matrix.executors.events import EventKind, RunEvent
@@ -11,18 +10,12 @@ from kernel_matrix.executors.local.run_state import RunState
 from kernel_matrix.plan import Cell
 from kernel_matrix.results.record import Record
 
-
-def compile_lanes(cells: Sequence[Cell], shared: RunState) -> list[CompileLane]:
-    """Return the lanes for those of ``cells`` that are only compiled, one per concurrent build."""
-    waiting: queue.SimpleQueue[Cell] = queue.SimpleQueue()
-    for cell in cells:
-        if cell.compile_only:
-            waiting.put(cell)
-    return [CompileLane(number, waiting, shared) for number in range(min(waiting.qsize(), shared.builds.workers))]
+CellsToCompile = queue.SimpleQueue[Cell | None]
+"""Cells that are only compiled; None ends the lane that gets it."""
 
 
 class CompileLane:
-    """Thread that takes cells from ``cells``, which several lanes share, until there are none.
+    """Thread that takes cells from ``cells``, which several lanes share, until it gets None.
 
     Args:
         number: Number of the lane.
@@ -30,7 +23,7 @@ class CompileLane:
         shared: State of the run.
     """
 
-    def __init__(self, number: int, cells: queue.SimpleQueue[Cell], shared: RunState) -> None:
+    def __init__(self, number: int, cells: CellsToCompile, shared: RunState) -> None:
         self.name = f"compile-{number}"
         self._cells = cells
         self._shared = shared
@@ -42,11 +35,7 @@ class CompileLane:
             CellCancelledError: The run was cancelled.
             StoreError: A record could not be written.
         """
-        while not self._shared.context.cancelled():
-            try:
-                cell = self._cells.get_nowait()
-            except queue.Empty:
-                return
+        while (cell := self._cells.get()) is not None and not self._shared.context.cancelled():
             if why := self._shared.policy.why_skipped(cell):
                 self._shared.skip(cell, self.name, why)
             else:

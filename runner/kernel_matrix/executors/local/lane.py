@@ -47,7 +47,8 @@ class DeviceLane:
     def _take_cells(self, ahead: SessionPrefetch) -> None:
         shared = self._shared
         while not shared.context.cancelled() and self._gpu.uuid not in shared.tally.quarantined:
-            if not shared.pending.has_ready(self._gpu, shared.builds.is_ready):
+            kept_s = shared.policy.keeps_judge_s
+            if not shared.pending.has_ready(self._gpu, shared.builds.is_ready, within_s=kept_s):
                 ahead.end_kept()  # others may have the device while builds are awaited
             cell = shared.pending.take(self._gpu, shared.builds.is_ready)
             if cell is None:

@@ -16,7 +16,7 @@ from kernel_matrix.attempt.scratch import scratch_folder
 from kernel_matrix.attempt.source_findings import is_rejected
 from kernel_matrix.executors.events import EventKind, RunEvent
 from kernel_matrix.executors.local.cell_queue import CellQueue
-from kernel_matrix.executors.local.compile_lane import CompileLane, compile_lanes
+from kernel_matrix.executors.local.compile_lane import CellsToCompile, CompileLane
 from kernel_matrix.executors.local.lane import DeviceLane
 from kernel_matrix.executors.local.run_state import RunState, RunTally
 from kernel_matrix.executors.local.sandbox_outage import SandboxOutage
@@ -29,15 +29,36 @@ from kernel_matrix.results.store import RecordStore
 
 
 class Run:
-    """One run over some cells. Use it as ``with run.running() as events: for event in events: …``."""
+    """One run over some cells. Use it as ``with run.running() as events: for event in events: …``.
 
-    def __init__(self, cells: Sequence[Cell], survey: HostSurvey, store: RecordStore, policy: RunPolicy) -> None:
+    Args:
+        cells: The cells, in the order to run them.
+        survey: This host. If ``is_open``, each of its devices gets a lane.
+        store: Where records are kept.
+        policy: Rules of the run.
+        is_open: More cells may come by :meth:`add` while it runs, until :meth:`end`.
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        survey: HostSurvey,
+        store: RecordStore,
+        policy: RunPolicy,
+        *,
+        is_open: bool = False,
+    ) -> None:
         self._cells = tuple(cells)
-        self._on_devices = tuple(cell for cell in cells if not cell.compile_only)
         self._survey = survey
         self._store = store
         self._policy = policy
-        self._pending = CellQueue(self._on_devices, survey.inventory.gpus, policy.measured_on)
+        self._is_open = is_open
+        on_devices = [cell for cell in cells if not cell.compile_only]
+        self._pending = CellQueue(on_devices, survey.inventory.gpus, policy.measured_on, is_open=is_open)
+        self._to_compile: CellsToCompile = queue.SimpleQueue()
+        self._compile_lanes = 0
+        self._builds: BuildPool | None = None
+        """None unless it runs."""
         self._events: queue.SimpleQueue[RunEvent | BaseException | None] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._tally = RunTally()
@@ -62,6 +83,18 @@ class Run:
         """Cancel the run; lanes end as soon as they have removed their containers."""
         self._stop.set()
         self._pending.cancel()
+        self._end_compile_lanes()
+
+    def add(self, cells: Sequence[Cell]) -> None:
+        """Run these cells, too; only while it runs, and before :meth:`end`."""
+        self.planned += len(cells)
+        self._build(cells)
+        self._pending.add([cell for cell in cells if not cell.compile_only])
+
+    def end(self) -> None:
+        """Say that no more cells come; the run ends when all have ended."""
+        self._pending.end()
+        self._end_compile_lanes()
 
     @contextmanager
     def running(self) -> Iterator[Iterator[RunEvent]]:
@@ -78,17 +111,37 @@ class Run:
                 tell=self._events.put,
                 cancelled=context.cancelled,
             )
-            builds = undo.enter_context(self._build_pool(context, outage))
-            shared = self._shared(context, builds, outage)
+            self._builds = undo.enter_context(self._build_pool(context, outage))
+            shared = self._shared(context, self._builds, outage)
             lanes: list[DeviceLane | CompileLane] = [DeviceLane(gpu, shared) for gpu in self._pending.devices()]
-            lanes += compile_lanes(self._cells, shared)
+            lanes += self._make_compile_lanes(shared)
             threads = [threading.Thread(target=self._follow, args=(lane,), name=lane.name) for lane in lanes]
             undo.callback(_join, threads)
             undo.callback(self.stop)
-            builds.submit([cell for cell in self._on_devices if not is_rejected(cell)])
+            self._build(self._cells)
+            if not self._is_open:
+                self._end_compile_lanes()
             for thread in threads:
                 thread.start()
             yield self._drain(len(threads))
+
+    def _build(self, cells: Sequence[Cell]) -> None:
+        """Start what the builds of ``cells`` need, and hand out those that are only compiled."""
+        assert self._builds is not None  # noqa: S101  # for the type checker: it is running
+        self._builds.submit([cell for cell in cells if not (cell.compile_only or is_rejected(cell))])
+        for cell in cells:
+            if cell.compile_only:
+                self._to_compile.put(cell)
+
+    def _make_compile_lanes(self, shared: RunState) -> list[CompileLane]:
+        """Return the lanes of the cells that are only compiled, one per concurrent build."""
+        most = shared.builds.workers
+        self._compile_lanes = most if self._is_open else min(most, sum(cell.compile_only for cell in self._cells))
+        return [CompileLane(number, self._to_compile, shared) for number in range(self._compile_lanes)]
+
+    def _end_compile_lanes(self) -> None:
+        for _ in range(self._compile_lanes):
+            self._to_compile.put(None)
 
     def _run_context(self, scratch: Path) -> RunContext:
         return RunContext(
