@@ -80,7 +80,7 @@ class ServedMatrix:
             run_id=new_run_id(), build_workers=judge.matrix.policy.build_workers, keeps_judge_s=_KEEPS_JUDGE_S
         )
         self._running: dict[str, tuple[str, str]] = {}
-        """Work of a cell → its digest when it was accepted, and GPU of the matrix; changed while holding ``_is_new``."""
+        """Work of a cell → its digest when it was accepted, and its GPU; changed while holding ``_is_new``."""
         self._counts: Counter[Status] = Counter()
 
     # ---- what the interface asks
