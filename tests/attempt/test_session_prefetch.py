@@ -276,3 +276,55 @@ def test_where_nothing_follows_what_was_started_is_taken_away(ahead, turn, stage
     ahead.start(turn())
     ahead.start(None)
     assert stage.alive == 0
+
+
+# ---- processes for a cell that may come
+
+
+def test_prefetch_spares_serve_the_next_cell_of_a_problem(ahead, cells, stage):
+    first, second = cells("a", "b")
+    run(ahead, first)
+    ahead.start_spares()
+    until(lambda: stage.alive == 6)  # judge and baseline, others like them, and a candidate for each
+    started = len(stage.launched)
+    assert run(ahead, second).report.cell_id == second.of.cell.id
+    assert len(stage.launched) == started
+
+
+def test_prefetch_spares_serve_a_cell_of_another_problem(ahead, cells, turn, stage):
+    (first,) = cells("a")
+    run(ahead, first)
+    ahead.start_spares()
+    until(lambda: stage.alive == 6)
+    started = len(stage.launched)
+    (folder,) = (path for path in stage.scratch.glob("*/judge") if not list(path.iterdir()))
+    other = turn("b")
+    with ahead.session(other) as session:
+        assert [path.name for path in folder.iterdir()] == ["problem.py"]
+        session.begin(NOTHING, lambda running: None)
+        assert session.processes.finish(20, lambda: False).report.cell_id == other.of.cell.id
+    assert len(stage.launched) == started
+
+
+def test_prefetch_spares_that_ended_are_replaced(ahead, cells, stage):
+    first, second = cells("a", "b")
+    run(ahead, first)
+    stage.plays["eager", first.of.cell.id] = [vanishes, hangs]
+    ahead.start_spares()
+    until(lambda: stage.launched.count(Role.BASELINE) == 2)
+    ahead.start_spares()
+    until(lambda: stage.launched.count(Role.BASELINE) == 3 and stage.alive == 6)
+    assert run(ahead, second).report.status is Status.PASSED
+
+
+def test_prefetch_spares_do_not_serve_what_is_unlike(ahead, cells, turn, stage):
+    (first,) = cells("a")
+    run(ahead, first)
+    ahead.start_spares()
+    until(lambda: stage.alive == 6)
+    other = turn("b")
+    policy = replace(other.of.cell.policy, memory_mib=123)
+    other = replace(other, of=replace(other.of, cell=replace(other.of.cell, policy=policy)))
+    started = judges(stage)
+    assert run(ahead, other).report.status is Status.PASSED
+    assert judges(stage) == started + 1

@@ -88,16 +88,11 @@ class SessionFolders:
 
 
 @contextmanager
-def judge_folders(scratch: Path, cell: Cell, contestants: Sequence[Contestant]) -> Iterator[SessionFolders]:
-    """Make new folders for a judge of ``cell`` and these contestants, and remove them in any case.
-
-    Args:
-        scratch: Folder to make them in.
-        cell: The cell; its problem is put beside the job.
-        contestants: The baseline and rivals.
+def judge_folders(scratch: Path, contestants: Sequence[Contestant]) -> Iterator[SessionFolders]:
+    """Make new folders for a judge, the baseline and rivals, without sources, and remove them in any case.
 
     Raises:
-        OSError: If a source cannot be read, or the disk is full.
+        OSError: If the disk is full.
     """
     # Short names: a socket's path has room for 107 bytes, and a sandbox without namespaces shows folders as they are.
     with _new_root(scratch, "session-") as root:
@@ -106,38 +101,57 @@ def judge_folders(scratch: Path, cell: Cell, contestants: Sequence[Contestant]) 
         for folder, mode in ((folders.judge, 0o700), (folders.channel, 0o711), (folders.out, 0o700)):
             folder.mkdir()
             hand_over(folder, mode)
-        for path in _stage(cell.problem.code, folders.judge, PROBLEM_FILE):
-            hand_over(path, 0o400)
         for contestant in contestants:
             _make_folders_of(contestant, folders)
         yield folders
 
 
+def stage_judge(folders: SessionFolders, cell: Cell, contestants: Sequence[Contestant]) -> None:
+    """Put the problem of ``cell`` beside the job, and the sources of the baseline and rivals into their folders.
+
+    Raises:
+        OSError: If a source cannot be read, or the disk is full.
+    """
+    for path in _stage(cell.problem.code, folders.judge, PROBLEM_FILE):
+        hand_over(path, 0o400)
+    for contestant in contestants:
+        _stage(contestant.code, folders.code(contestant.name), contestant.file)
+
+
 @contextmanager
 def candidate_folders(
-    judge: SessionFolders, number: int, candidate: Contestant, artifact: Path | None
+    judge: SessionFolders, number: int, candidate: Contestant, *, has_artifact: bool
 ) -> Iterator[SessionFolders]:
-    """Make the folders of a judge's candidate, and remove them in any case.
+    """Make the folders of a judge's candidate, without its source, and remove them in any case.
 
     Args:
         judge: The judge's folders.
         number: Number of the candidate; another one had no folders there.
         candidate: The candidate.
-        artifact: What was built of it ahead of time.
+        has_artifact: Whether something is built of it ahead of time.
 
     Raises:
-        OSError: If its source cannot be read, or the disk is full.
+        OSError: If the disk is full.
     """
-    folders = replace(judge, has_artifact=artifact is not None, number=number)
+    folders = replace(judge, has_artifact=has_artifact, number=number)
     try:
         _make_folders_of(candidate, folders)
         folders.artifact.mkdir(mode=0o755)
-        if artifact is not None:
-            os.link(artifact, folders.artifact / ARTIFACT_NAME)
         yield folders
     finally:
         for folder in (folders.channel_to(CANDIDATE), folders.code(CANDIDATE), folders.artifact):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def stage_candidate(folders: SessionFolders, candidate: Contestant, artifact: Path | None) -> None:
+    """Put the candidate's source into its folder, and what was built of it ahead of time.
+
+    Raises:
+        OSError: If its source cannot be read, or the disk is full.
+    """
+    _stage(candidate.code, folders.code(candidate.name), candidate.file)
+    if artifact is not None:
+        os.link(artifact, folders.artifact / ARTIFACT_NAME)
 
 
 def _make_folders_of(contestant: Contestant, folders: SessionFolders) -> None:
@@ -145,7 +159,6 @@ def _make_folders_of(contestant: Contestant, folders: SessionFolders) -> None:
     channel.mkdir()
     hand_over(channel, 0o711)
     code.mkdir(mode=0o755)
-    _stage(contestant.code, code, contestant.file)
 
 
 def _stage(code: ModuleCode, folder: Path, file: str) -> Sequence[Path]:

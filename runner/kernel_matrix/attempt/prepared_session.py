@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kernel_matrix.attempt.assignment import Assignment, RunContext
 from kernel_matrix.attempt.contestants import Contestant, contestants_of
-from kernel_matrix.attempt.folders import SessionFolders, candidate_folders, judge_folders
+from kernel_matrix.attempt.folders import SessionFolders, candidate_folders, judge_folders, stage_candidate, stage_judge
 from kernel_matrix.attempt.pausing import pausing_on_request
 from kernel_matrix.attempt.role_specs import CellPlacement, candidate_spec, contestant_spec, judge_job, judge_spec
 from kernel_matrix.attempt.session_processes import LINGERING_S, Launch, SessionProcesses, are_waiting, launched
@@ -78,6 +78,19 @@ class PreparedSession:
         return replace(judge_job(self.place, seed, specs, scan), number=self.folders.number, keep=self.keep)
 
 
+@dataclass(frozen=True, slots=True)
+class _WaitingCandidate:
+    """A candidate's process that waits for its session, and its folders."""
+
+    kind: tuple[Any, ...]
+    """Equal for requests that it can serve."""
+    folders: SessionFolders
+    spec: RoleSpec
+    launch: Launch
+    undo: ExitStack = field(default_factory=ExitStack)
+    """Ends it, if it is a spare one."""
+
+
 class JudgeProcesses:
     """A judge, the baseline and rivals, which wait for a candidate. Made by :func:`judge_processes`."""
 
@@ -89,6 +102,7 @@ class JudgeProcesses:
         self._specs = specs
         self._launches = launches
         self._candidates = 0
+        self._spare: _WaitingCandidate | None = None
 
     def are_waiting(self) -> bool:
         """Wait until all have started; return True if none has ended yet."""
@@ -97,6 +111,33 @@ class JudgeProcesses:
     def root_pids(self) -> list[int]:
         """Return the PIDs of the first processes of those that have started and not ended."""
         return [pid for launch in self._launches if (pid := launch.running().root_pid()) is not None]
+
+    def stage(self, request: SessionRequest) -> None:
+        """Give the sources of the request's problem to processes that were started without.
+
+        Raises:
+            OSError: If a source cannot be read, or the disk is full.
+        """
+        stage_judge(self._folders, request.of.cell, contestants_of(request.of.cell)[1:])
+
+    def start_spare(self, like: SessionRequest) -> None:
+        """Start a candidate's process for a later request ``like`` this one, unless one waits.
+
+        Raises:
+            SandboxError: If the sandbox does not answer.
+            OSError: If the disk is full.
+        """
+        if self._spare is not None and not are_waiting([self._spare.launch]):
+            self.end_spare()
+        if self._spare is None:
+            with ExitStack() as undo:
+                self._spare = replace(self._start_candidate(like, undo, is_spare=True), undo=undo.pop_all())
+
+    def end_spare(self) -> None:
+        """End the process of :meth:`start_spare` if no session has it."""
+        if self._spare is not None:
+            spare, self._spare = self._spare, None
+            spare.undo.close()
 
     @contextmanager
     def session(self, request: SessionRequest, *, keep: bool = False) -> Iterator[PreparedSession]:
@@ -115,14 +156,13 @@ class JudgeProcesses:
         context, artifact = self._context, request.artifact
         place = place_of(request.of, context, request.session, request.sanitizer)
         contestants = contestants_of(request.of.cell, built=artifact is not None)
-        number, self._candidates = self._candidates, self._candidates + 1
         with ExitStack() as undo:
-            folders = undo.enter_context(candidate_folders(self._folders, number, contestants[0], artifact))
-            candidate = candidate_spec(place, folders, contestants[0])
-            isolation = {spec.role.value: asdict(context.sandbox.isolation(spec)) for spec in (*self._specs, candidate)}
-            (launch,) = undo.enter_context(launched(context.sandbox, [candidate]))
+            candidate = self._take_spare(request, undo) or self._start_candidate(request, undo)
+            folders = candidate.folders
+            specs = (*self._specs, candidate.spec)
+            isolation = {spec.role.value: asdict(context.sandbox.isolation(spec)) for spec in specs}
             processes = SessionProcesses(
-                *(self._launches[0], launch, self._launches[1:]),
+                *(self._launches[0], candidate.launch, self._launches[1:]),
                 labels=place.labels,
                 report=folders.report,
                 is_kept=folders.waiting.exists,
@@ -134,9 +174,49 @@ class JudgeProcesses:
                 isolation=isolation,
                 processes=processes,
                 folders=folders,
-                keep=keep and _cannot_reach_others(isolation[candidate.role.value]),
+                keep=keep and _cannot_reach_others(isolation[Role.CANDIDATE.value]),
                 undo=undo,
             )
+
+    def _start_candidate(
+        self, request: SessionRequest, undo: ExitStack, *, is_spare: bool = False
+    ) -> _WaitingCandidate:
+        """Start a candidate's process; a spare one has no source, which it does not read before it has a job."""
+        artifact = request.artifact
+        candidate = contestants_of(request.of.cell, built=artifact is not None)[0]
+        number, self._candidates = self._candidates, self._candidates + 1
+        made = candidate_folders(self._folders, number, candidate, has_artifact=artifact is not None)
+        folders = undo.enter_context(made)
+        if not is_spare:
+            stage_candidate(folders, candidate, artifact)
+        place = place_of(request.of, self._context, request.session, request.sanitizer)
+        spec = candidate_spec(place, folders, candidate)
+        (launch,) = undo.enter_context(launched(self._context.sandbox, [spec]))
+        return _WaitingCandidate(_kind_of_candidate(request), folders, spec, launch)
+
+    def _take_spare(self, request: SessionRequest, undo: ExitStack) -> _WaitingCandidate | None:
+        """Give the spare process the source of ``request``; None if there is none that suits and lives."""
+        spare = self._spare
+        if spare is None or spare.kind != _kind_of_candidate(request) or not are_waiting([spare.launch]):
+            return None
+        self._spare = None
+        undo.push(spare.undo)
+        candidate = contestants_of(request.of.cell, built=request.artifact is not None)[0]
+        stage_candidate(spare.folders, candidate, request.artifact)
+        return spare
+
+
+def kind_of_judge(request: SessionRequest) -> tuple[Any, ...]:
+    """Return all that the processes of judge, baseline and rivals depend on before they have sources."""
+    of, cell = request.of, request.of.cell
+    others = [(one.name, one.uid, one.preloads) for one in contestants_of(cell)[1:]]
+    return (of.gpu, of.image, cell.toolchain, cell.policy, *others)
+
+
+def _kind_of_candidate(request: SessionRequest) -> tuple[Any, ...]:
+    """Return all that the process of a candidate depends on before it has its source."""
+    cell = request.of.cell
+    return (*kind_of_judge(request), cell.candidate.language, request.artifact is not None, request.sanitizer)
 
 
 def _cannot_reach_others(isolation: Mapping[str, Any]) -> bool:
@@ -145,10 +225,17 @@ def _cannot_reach_others(isolation: Mapping[str, Any]) -> bool:
 
 
 @contextmanager
-def judge_processes(request: SessionRequest, context: RunContext) -> Iterator[JudgeProcesses]:
+def judge_processes(
+    request: SessionRequest, context: RunContext, *, is_spare: bool = False
+) -> Iterator[JudgeProcesses]:
     """Make the folders of a judge for ``request``, and start it, the baseline and rivals without waiting for them.
 
     Everything is ended and removed on exit.
+
+    Args:
+        request: What they are for.
+        context: The run.
+        is_spare: They are for another request like this one, and get their sources by :meth:`JudgeProcesses.stage`.
 
     Raises:
         SandboxError: If the sandbox does not answer.
@@ -156,10 +243,16 @@ def judge_processes(request: SessionRequest, context: RunContext) -> Iterator[Ju
     """
     cell, place = request.of.cell, place_of(request.of, context, request.session, request.sanitizer)
     others = contestants_of(cell)[1:]
-    with judge_folders(context.scratch, cell, others) as folders:
+    with judge_folders(context.scratch, others) as folders:
+        if not is_spare:
+            stage_judge(folders, cell, others)
         specs = [judge_spec(place, folders), *(contestant_spec(place, folders, one) for one in others)]
         with launched(context.sandbox, specs) as launches:
-            yield JudgeProcesses(context, folders, specs, launches)
+            made = JudgeProcesses(context, folders, specs, launches)
+            try:
+                yield made
+            finally:
+                made.end_spare()
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from kernel_matrix.attempt.prepared_session import (
     RequestKey,
     SessionRequest,
     judge_processes,
+    kind_of_judge,
 )
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.lease import KeptProcesses
@@ -83,6 +84,10 @@ class SessionPrefetch:
         self._judges: list[_Judge] = []
         self._present: _Judge | None = None
         """The judge of the present session; between sessions, the one that is kept."""
+        self._like: SessionRequest | None = None
+        """The latest session, which the next one may be like."""
+        self._spare: _Judge | None = None
+        """A judge without a problem; its key is that of :func:`kind_of_judge`."""
         self.kept = KeptProcesses()
         """The processes of the judge that is kept, for the next lease of the device."""
 
@@ -105,6 +110,23 @@ class SessionPrefetch:
                 with suppress(InfrastructureError, OSError):
                     self._held[key] = self._started(missing)
 
+    def start_spares(self) -> None:
+        """Start processes for a cell that may come, of the present problem or of another, unless they wait.
+
+        They are for what is like the latest session; they have imported torch, and no source.
+        """
+        like = self._like
+        if self._depth == 0 or like is None:
+            return
+        with suppress(InfrastructureError, OSError):  # the same error will occur, and be reported, when a cell comes
+            if self._spare is not None and not self._spare.processes.are_waiting():
+                self._end_spare()
+            if self._spare is None:
+                self._spare = self._start_judge(like, kind_of_judge(like), is_spare=True)
+            self._spare.processes.start_spare(like)
+            if self._present is not None:
+                self._present.processes.start_spare(like)
+
     @contextmanager
     def session(self, request: SessionRequest) -> Iterator[PreparedSession]:
         """Use the session that was started early for ``request`` if it still waits; else start one.
@@ -116,7 +138,7 @@ class SessionPrefetch:
         self._end_dead(request)
         self.end_unsuited(request)
         held = self._held.pop(request.key, None) or self._started(request)
-        self._present = held.judge
+        self._present, self._like = held.judge, request
         try:
             with held.undo:
                 yield held.session
@@ -144,13 +166,17 @@ class SessionPrefetch:
     def close(self) -> None:
         """Remove all sessions that were started."""
         self._present = None
-        self._take_away(self._held.keys())
-        self.kept.set(())
+        with ExitStack() as undo:
+            undo.callback(self.kept.set, ())
+            undo.callback(self._end_spare)
+            self._take_away(self._held.keys())
 
     def _started(self, request: SessionRequest) -> _Held:
         """Start a session: its candidate alone if there is a judge for it."""
         key = sharing_key(request)
-        judge = self._judge_for(key) or self._start_judge(request, key)
+        judge = self._judge_for(key) or self._adopt_spare(request, key) or self._start_judge(request, key)
+        if judge not in self._judges:
+            self._judges.append(judge)
         judge.sessions += 1
         with ExitStack() as failed:
             failed.callback(self._take_away, ())  # a new judge that no candidate waits for
@@ -168,11 +194,27 @@ class SessionPrefetch:
         """Return True if one more session with this key may be prepared for ``judge``."""
         return key is not None and key == judge.key and judge.sessions < MOST_CELLS
 
-    def _start_judge(self, request: SessionRequest, key: tuple[Any, ...] | None) -> _Judge:
+    def _start_judge(self, request: SessionRequest, key: tuple[Any, ...] | None, *, is_spare: bool = False) -> _Judge:
         with ExitStack() as undo:
-            processes = undo.enter_context(judge_processes(request, self._context))
-            self._judges.append(_Judge(processes, key, undo.pop_all()))
-        return self._judges[-1]
+            processes = undo.enter_context(judge_processes(request, self._context, is_spare=is_spare))
+            return _Judge(processes, key, undo.pop_all())
+
+    def _adopt_spare(self, request: SessionRequest, key: tuple[Any, ...] | None) -> _Judge | None:
+        """Give the spare judge the problem of ``request``; None if there is none that suits and lives."""
+        spare = self._spare
+        if spare is None or spare.key != kind_of_judge(request) or request.sanitizer:
+            return None
+        if not spare.processes.are_waiting():
+            self._end_spare()
+            return None
+        spare.processes.stage(request)
+        self._spare, spare.key = None, key
+        return spare
+
+    def _end_spare(self) -> None:
+        if self._spare is not None:
+            spare, self._spare = self._spare, None
+            spare.undo.close()
 
     def _end_dead(self, request: SessionRequest) -> None:
         """End the judge that is to serve ``request`` if a process of this session has ended."""

@@ -78,13 +78,22 @@ class CellQueue:
                 self._changed.wait()
         return None
 
-    def has_ready(self, gpu: Gpu, is_ready: Callable[[Cell], bool], *, within_s: float = 0.0) -> bool:
-        """Return True if :meth:`take` would not have to wait longer than ``within_s`` seconds."""
+    def has_ready(self, gpu: Gpu, is_ready: Callable[[Cell], bool]) -> bool:
+        """Return True if :meth:`take` would not have to wait."""
         with self._changed:
-            return self._changed.wait_for(
-                lambda: self._called_off or any(self._fits(cell, gpu) and is_ready(cell) for cell in self._cells),
-                within_s,
-            )
+            return any(self._fits(cell, gpu) and is_ready(cell) for cell in self._cells)
+
+    def stays_empty(self, gpu: Gpu, is_ready: Callable[[Cell], bool], wait_s: float) -> bool:
+        """Return True if nothing is ready for ``gpu`` after ``wait_s`` seconds, and more cells may come."""
+
+        def is_over() -> bool:
+            return self._called_off or not self._is_open
+
+        def has_ready() -> bool:
+            return any(self._fits(cell, gpu) and is_ready(cell) for cell in self._cells)
+
+        with self._changed:
+            return not self._changed.wait_for(lambda: is_over() or has_ready(), wait_s)
 
     def reserve(self, gpu: Gpu, count: int, is_ready: Callable[[Cell], bool]) -> Sequence[Cell]:
         """Return the next ``count`` cells of ``gpu``, which other lanes leave to it while they have any other.

@@ -47,9 +47,8 @@ class DeviceLane:
     def _take_cells(self, ahead: SessionPrefetch) -> None:
         shared = self._shared
         while not shared.context.cancelled() and self._gpu.uuid not in shared.tally.quarantined:
-            kept_s = shared.policy.keeps_judge_s
-            if not shared.pending.has_ready(self._gpu, shared.builds.is_ready, within_s=kept_s):
-                ahead.end_kept()  # others may have the device while builds are awaited
+            if not shared.pending.has_ready(self._gpu, shared.builds.is_ready):
+                self._wait(ahead)
             cell = shared.pending.take(self._gpu, shared.builds.is_ready)
             if cell is None:
                 return
@@ -58,6 +57,21 @@ class DeviceLane:
                 shared.pending.finish(self._gpu)
             else:
                 self._run_one(cell)
+
+    def _wait(self, ahead: SessionPrefetch) -> None:
+        """Get ready to wait: for builds, or for cells that may come."""
+        pending, is_ready, keeps_s = (
+            self._shared.pending,
+            self._shared.builds.is_ready,
+            self._shared.policy.keeps_judge_s,
+        )
+        if not keeps_s:
+            ahead.end_kept()  # others may have the device while builds are awaited
+            return
+        ahead.start_spares()
+        while pending.stays_empty(self._gpu, is_ready, keeps_s):
+            ahead.end_kept()
+            ahead.start_spares()  # where they have ended: processes without a job do not wait for ever
 
     def _run_one(self, cell: Cell) -> None:
         """Run one cell with its retries, and record each attempt."""
