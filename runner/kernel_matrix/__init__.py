@@ -46,15 +46,19 @@ if TYPE_CHECKING:
         run,
         run_cell_file,
     )
+    from kernel_matrix.api.service_client import AsyncClient, Client, Evaluation
     from kernel_matrix.api.start_project import start_project
     from kernel_matrix.api.try_kernel import TriedKernel, try_kernel
 
 __all__ = [
     "QUESTIONS",
+    "AsyncClient",
     "AuditResult",
     "Chart",
+    "Client",
     "Comparison",
     "ComparisonRules",
+    "Evaluation",
     "EventKind",
     "FleetCheck",
     "FleetPlan",
@@ -115,10 +119,13 @@ __all__ = [
 ]
 
 _MODULE_OF = {
+    "AsyncClient": "service_client",
     "AuditResult": "audit",
     "Chart": "results",
+    "Client": "service_client",
     "Comparison": "compare_results",
     "ComparisonRules": "compare_results",
+    "Evaluation": "service_client",
     "EventKind": "run_cells",
     "FleetCheck": "fleet_plan",
     "FleetPlan": "fleet_plan",

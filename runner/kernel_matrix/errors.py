@@ -4,6 +4,7 @@
 
     KernelMatrixError                    exit 4
     ├── UsageError                       exit 2   the command line or a file cannot be understood
+    │   ├── ServiceRefusedError          exit 2   a service refuses a request
     │   └── ConfigError                  exit 2   matrix.toml or fleet.toml: all problems of the file at once
     ├── NothingSelectedError             exit 3   the selection is empty
     ├── InfrastructureError              exit 4   the machine, the daemon, an image or the disk failed
@@ -14,6 +15,7 @@
     │   ├── GpuSettingError              exit 4   a GPU's setting was not, or may not be, changed
     │   ├── GpuLostError                 exit 4   a GPU no longer answers
     │   ├── GpuRefusedError              exit 4   exclusive use of a GPU cannot be proven, and the policy requires it
+    │   ├── ServiceError                 exit 4   a service cannot be reached, or failed
     │   └── StoreError                   exit 4   a record could not be written or read
     ├── RegressionError                  exit 5   a comparison found a regression
     └── GpuBusyError                     exit 75  the GPU stayed in use past the wait limit
@@ -60,6 +62,20 @@ class ConfigError(UsageError):
     def __init__(self, problems: list[str], *, next_step: str = "") -> None:
         super().__init__("\n".join(problems), next_step=next_step)
         self.problems = problems
+
+
+class ServiceRefusedError(UsageError):
+    """A service refuses a request, such as for its form, its token, or a name that it does not know.
+
+    Args:
+        what: See :class:`KernelMatrixError`.
+        next_step: See :class:`KernelMatrixError`.
+        status: The HTTP status of the answer.
+    """
+
+    def __init__(self, what: str, *, next_step: str = "", status: int) -> None:
+        super().__init__(what, next_step=next_step)
+        self.status = status
 
 
 class NothingSelectedError(KernelMatrixError):
@@ -110,6 +126,10 @@ class GpuLostError(InfrastructureError):
 
 class GpuRefusedError(InfrastructureError):
     """Exclusive use of a GPU cannot be proven, because of its mode (MIG, MPS) or the runner's namespace."""
+
+
+class ServiceError(InfrastructureError):
+    """A service cannot be reached, failed, or does not answer like a service of kernel-matrix."""
 
 
 class StoreError(InfrastructureError):

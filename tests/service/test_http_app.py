@@ -43,9 +43,9 @@ class PlayedJudge:
 
 
 @contextmanager
-def listening(service):
-    """Serve on a free port; yields the address."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+def listening(service, port=0):
+    """Serve, on a free port unless one is named; yields the address."""
+    with socket.create_server(("127.0.0.1", port)) as listener:
         server = uvicorn.Server(uvicorn.Config(make_app(service), log_level="warning", lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -22,6 +22,8 @@ at any time: GPUs, containers and temporary folders are given back, and every re
 ``fleet``            a matrix over the machines of a fleet
 ``nightly``          a night of measuring; schedules
 ``night_baselines``  frozen tables that nights are compared with
+``serve``            judge candidates that are sent over HTTP
+``service_client``   send candidates to a service
 ``choices``          names that options accept
 ``wording``          how values and labels read in text
 ==================== ===============================================================
