@@ -13,8 +13,6 @@ from kernel_matrix.service.evaluation_queue import EvaluationQueue
 from kernel_matrix.service.http_app import Service
 from tests.service.test_http_app import TOKENS, PlayedJudge, listening
 
-pytest.importorskip("httpx")
-
 
 @pytest.fixture
 def queue(tmp_path):

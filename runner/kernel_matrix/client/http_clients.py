@@ -101,7 +101,8 @@ class Client:
 
         Args:
             ids: The evaluations' ids.
-            timeout_s: How long to wait, seconds; None: until the end.
+            timeout_s: How long to wait, seconds; None: until the end. A service that cannot be reached is waited for as
+                long as ``retry_for_s`` says, though.
 
         Returns:
             The evaluations, in the order of ``ids``. After ``timeout_s`` some may not have ended; they are judged all
