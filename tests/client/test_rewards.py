@@ -21,6 +21,7 @@ from kernel_matrix.client.rewards import (
 from kernel_matrix.errors import ServiceRefusedError, UsageError
 from kernel_matrix.model.enums import Fault, Stage, Status, fault_of
 from kernel_matrix.model.evaluation import EvaluationResult
+from tests.client.faulty_front import fronting
 
 
 def result(status, *workloads, stage="done"):
@@ -150,5 +151,7 @@ def test_reward_function_for_an_unknown_problem_raises(client):
 
 
 def test_reward_function_of_a_stranger_asks_once(service):
-    with Client(service, token="eve") as client, pytest.raises(ServiceRefusedError, match="no valid token"):
-        reward_function(client, mapping=binary, problem="softmax")(["a", "b"])
+    with fronting(service) as front, Client(front.address, token="eve") as client:
+        with pytest.raises(ServiceRefusedError, match="no valid token"):
+            reward_function(client, mapping=binary, problem="softmax")(["a", "b"])
+        assert len(front.requests) == 1
