@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kernel_matrix.api.gpus import calibrate_gpus, find_gpus, inventory, watch_gpus
     from kernel_matrix.api.host import diagnose_host, sweep
     from kernel_matrix.api.images import build_image, list_images, lock_images, pull_images, unpack_image, verify_images
+    from kernel_matrix.api.make_pairs import WrittenPairs, make_pairs
     from kernel_matrix.api.make_tables import import_results, merge
     from kernel_matrix.api.night_baselines import accept_change, list_baselines, set_baseline, show_baseline
     from kernel_matrix.api.nightly import NightOptions, plan_night, run_night
@@ -72,6 +73,7 @@ __all__ = [
     "RunStarted",
     "RunStatus",
     "TriedKernel",
+    "WrittenPairs",
     "__version__",
     "accept_change",
     "analyze",
@@ -96,6 +98,7 @@ __all__ = [
     "load_matrix",
     "load_problems",
     "lock_images",
+    "make_pairs",
     "make_plan",
     "make_report",
     "merge",
@@ -140,6 +143,7 @@ _MODULE_OF = {
     "RunStarted": "run_cells",
     "RunStatus": "run_cells",
     "TriedKernel": "try_kernel",
+    "WrittenPairs": "make_pairs",
     "accept_change": "night_baselines",
     "analyze": "analyze",
     "audit": "audit",
@@ -163,6 +167,7 @@ _MODULE_OF = {
     "load_matrix": "plan",
     "load_problems": "problems",
     "lock_images": "images",
+    "make_pairs": "make_pairs",
     "make_plan": "plan",
     "make_report": "report",
     "merge": "make_tables",

@@ -73,6 +73,7 @@ def compare(
     rules: ComparisonRules | None = None,
     accepted: Sequence[Acceptance] = (),
     today: date | None = None,
+    mostly_unchanged: bool | None = None,
 ) -> Comparison:
     """Compare two frames with the columns of ``CELLS``.
 
@@ -84,6 +85,8 @@ def compare(
         rules: Margins and error rates.
         accepted: Accepted regressions.
         today: The day for which acceptances must hold; None: all hold.
+        mostly_unchanged: Most cells are expected to stay as they are, so that the spread of all differences is noise;
+            None: as ``how`` suggests.
 
     Raises:
         NothingSelectedError: Neither side has a cell.
@@ -95,7 +98,8 @@ def compare(
     if all(side.attempts.is_empty() for side in sides):
         raise NothingSelectedError("neither side has a cell", next_step="Name merged tables or result folders.")
     grid = grid_of(sides, key)
-    rows, on_noise = with_tests(with_moments(grid, sides, key), sides, key, rules, mostly_unchanged=how in _SAME_CODE)
+    unchanged = how in _SAME_CODE if mostly_unchanged is None else mostly_unchanged
+    rows, on_noise = with_tests(with_moments(grid, sides, key), sides, key, rules, mostly_unchanged=unchanged)
     rows = rows.with_columns(
         **_judged(rules, clocks_matter=rules.of is ComparedQuantity.TIME and how is not ComparisonAxis.GPU)
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,8 @@ from kernel_matrix.results.record import Record, record_to_json
 from kernel_matrix.results.rows import cell_rows, host_row
 from kernel_matrix.results.store import RecordStore
 from kernel_matrix.sources import Candidate, load_candidates, load_source
-from kernel_matrix.sources.folder import PROBLEM_FILE, SUFFIXES
+from kernel_matrix.sources.document import UnreadableFileError
+from kernel_matrix.sources.folder import PROBLEM_FILE, SUFFIXES, read_candidate
 
 COMPILE: Final = "compile"
 """The tier that only builds a candidate."""
@@ -160,6 +161,21 @@ class CandidateJudge:
             if candidate.problem_id == problem.id:
                 return candidate
         raise UsageError(refused[0].reason)
+
+
+def kept_candidates(folder: Path, names: Iterable[tuple[str, str]]) -> Iterator[Candidate]:
+    """Yield the candidates that a :class:`CandidateJudge` kept in ``folder``.
+
+    Args:
+        folder: Its folder.
+        names: Problem and name of the candidates that are wanted; those that are not there are left out.
+    """
+    for problem, candidate in names:
+        name = candidate.removeprefix(f"{problem}/")
+        for file in (folder / _CANDIDATES / name / problem / f"{name}{suffix}" for suffix in SUFFIXES):
+            with suppress(UnreadableFileError):
+                if file.is_file():
+                    yield read_candidate(file, problem)
 
 
 def result_of(record: Record) -> EvaluationResult:

@@ -140,7 +140,7 @@ def compare_sessions(sessions: Sequence[WorkloadTimes], *, margin: float = MARGI
         found = compare([speedup for _times, speedup in speedups], margin=margin, grain=grain)
     objection = object_to_calls(timed)
     if objection is None and found.verdict is Verdict.FASTER:
-        objection = _object_to_bound(timed)
+        objection = object_to_bounds([one for times in timed if (one := times.bounded_speedup()) is not None])
     if objection is None:
         return found
     reason, figure = objection
@@ -169,9 +169,12 @@ def _undecided(
     return VerdictReason.FEW_SESSIONS, strict.low if strict.estimate > 1 else strict.high
 
 
-def _object_to_bound(sessions: Sequence[WorkloadTimes]) -> tuple[VerdictReason, float] | None:
-    """Object if the candidate is not faster when its calls took as long as they can have taken at most."""
-    bounded = [speedup for times in sessions if (speedup := times.bounded_speedup()) is not None]
+def object_to_bounds(bounded: Sequence[float]) -> tuple[VerdictReason, float] | None:
+    """Object if the candidate is not faster when its calls took as long as they can have taken at most.
+
+    Args:
+        bounded: The speed-up of each session, were its calls that long; only of sessions with a bound.
+    """
     if not bounded:
         return None  # recorded without bounds
     if len(bounded) == 1:

@@ -44,26 +44,45 @@ def matrices_of(folders: Sequence[Path]) -> list[Path]:
 
 
 def find_source_texts(matrices: Iterable[Path], digests: Collection[str]) -> SourceTexts:
-    """Read the sources that ``matrices`` name and whose digest is in ``digests``."""
-    wanted = set(digests)
+    """Read the sources that ``matrices`` name and whose digest is in ``digests``, as far as a page has room."""
     rows: list[tuple[str, str, str]] = []
-    left, missing = MOST_IN_ALL, []
+    left, there = MOST_IN_ALL, set()
+    missing: list[str] = []
+    for digest, files in read_measured_sources(matrices, digests, missing):
+        texts = {name: text[:MOST_CHARACTERS] for name, text in files.items()}
+        size = sum(map(len, texts.values()))
+        if size <= left:
+            there.add(digest)
+            left -= size
+            rows += [(digest, name, text) for name, text in texts.items()]
+    lacking = len(set(digests)) - len(there)
+    if rows and lacking:
+        missing.append(f"{lacking:,} sources are not here as they were measured, or are too many for the page.")
+    return SourceTexts(table=pl.DataFrame(rows, schema=SOURCES, orient="row"), note=" ".join(missing))
+
+
+def read_measured_sources(
+    matrices: Iterable[Path], digests: Collection[str], faults: list[str]
+) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield each of ``digests`` that a source in ``matrices`` has, with the names and texts of its files.
+
+    Args:
+        matrices: Matrix files.
+        digests: Digests of candidates and problems, as records have them.
+        faults: Takes the reasons why a matrix cannot be read.
+    """
+    wanted = set(digests)
     for path in matrices:
         try:
             items = list(_items(load_matrix(path)))
         except KernelMatrixError as error:
-            missing.append(str(error).splitlines()[0])
+            faults.append(str(error).splitlines()[0])
             continue
         for item in items:
-            texts = _texts(item) if item.digest in wanted else {}
-            size = sum(map(len, texts.values()))
-            if texts and size <= left:
+            texts = read_texts(item) if item.digest in wanted else {}
+            if texts:
                 wanted.discard(item.digest)
-                left -= size
-                rows += [(item.digest, name, text) for name, text in texts.items()]
-    if rows and wanted:
-        missing.append(f"{len(wanted):,} sources are not here as they were measured, or are too many for the page.")
-    return SourceTexts(table=pl.DataFrame(rows, schema=SOURCES, orient="row"), note=" ".join(missing))
+                yield item.digest, texts
 
 
 def _items(matrix: Matrix) -> Iterator[Candidate | Problem]:
@@ -93,9 +112,10 @@ def _apart(source: str, path: Path, problems: Mapping[str, Problem]) -> Iterable
         return ()
 
 
-def _texts(item: Candidate | Problem) -> dict[str, str]:
+def read_texts(item: Candidate | Problem) -> dict[str, str]:
+    """Read the author's files of an item; empty if they cannot be read."""
     try:
         files = item.code.written()
     except OSError:
         return {}
-    return {name: text.decode("utf-8", "replace")[:MOST_CHARACTERS] for name, text in files.items()}
+    return {name: text.decode("utf-8", "replace") for name, text in files.items()}

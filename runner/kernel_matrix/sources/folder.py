@@ -194,13 +194,18 @@ def _read_candidates(
     refused: list[UnreadableItem] = []
     for problem_id, folder in folders:
         files = sorted(file for suffix in SUFFIXES for file in folder.glob(f"*{suffix}"))
-        good, bad = read_each(files, partial(_read_candidate, problem_id=problem_id))
+        good, bad = read_each(files, partial(read_candidate, problem_id=problem_id))
         found += good
         refused += [*bad, *_find_orphaned_side_files(folder)]
     return tuple(found), tuple(refused)
 
 
-def _read_candidate(path: Path, problem_id: str) -> Candidate:
+def read_candidate(path: Path, problem_id: str) -> Candidate:
+    """Read one candidate and its side file.
+
+    Raises:
+        UnreadableFileError: It cannot be used.
+    """
     _check_name(path, path.stem)
     source = read_bytes(path)
     _check_unique(path)

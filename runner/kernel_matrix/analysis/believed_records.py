@@ -1,0 +1,101 @@
+"""The latest record of each cell, if it can be believed: the sides that pairs of candidates are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from kernel_matrix.analysis.audit import objections
+from kernel_matrix.analysis.outcomes import candidate_kind
+from kernel_matrix.analysis.tables import Tables
+from kernel_matrix.model.enums import Fault, Grade, Status, VerdictReason
+from kernel_matrix.results.attempts import latest_attempts
+from kernel_matrix.results.labels import LABELS, LabelClass
+
+SAME_WORK: Final = (
+    "matrix", "gpu", "toolchain", "dtype", "problem", "problem_sha256", "tier", "image_id", "measurement_version",
+)  # fmt: skip
+"""Columns in which both sides of a pair agree."""
+SAME_HOST: Final = ("host_id", "gpu_uuid", "driver", "clock_state", "torch", "triton", "cuda")
+"""Columns in which they also agree if their times are compared."""
+_FACTS: Final = (
+    *SAME_WORK, *SAME_HOST, "cell_id", "attempt", "category", "source", "candidate", "candidate_sha256", "language",
+    "origin_method", "origin_model", "origin_parent", "status", "message", "stage",
+)  # fmt: skip
+_WITHHOLDING: Final = [name for name, label in LABELS.items() if label.kind is LabelClass.WITHHELD]
+_OBJECTIONS: Final = [
+    reason.value for reason in (VerdictReason.FEW_CALLS, VerdictReason.SCATTERED, VerdictReason.AUDIT_OBJECTS)
+]
+"""Reasons of a verdict that object to the times themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BelievedRecords:
+    """One row per record, and how many records were left out for which reason."""
+
+    table: pl.DataFrame
+    """``record``, facts of it, ``workloads``, ``passed``, ``log_ns`` (mean logarithm of its times), and ``time_fault``:
+    why its time cannot be compared, null if it can."""
+    left_out: Mapping[str, int]
+
+
+def find_believed_records(tables: Tables, *, least_grade: Grade = Grade.B) -> BelievedRecords:
+    """Choose the latest attempt at each cell on each board that passed, or failed by the candidate's own fault.
+
+    A cell whose latest attempt the audit objects to has no row: an earlier attempt may have the same fault unseen.
+
+    Args:
+        tables: Tables of results.
+        least_grade: The weakest grade of a time that can be compared.
+    """
+    passed = pl.col("status") == Status.PASSED.value
+    ended = tables.cells.filter(passed | (pl.col("fault") == Fault.CANDIDATE.value))
+    latest = latest_attempts(ended, ("cell_id", "host_id", "gpu_uuid"))
+    found = (
+        ended.join(latest, on="record", how="semi")
+        .with_columns(kind=candidate_kind(), passed=passed)
+        .group_by("record")
+        .agg(
+            *(pl.col(name).first() for name in (*_FACTS, "kind", "passed")),
+            pl.col("workload").drop_nulls().unique().sort().alias("workloads"),
+            pl.col("candidate_median_ns").log().mean().alias("log_ns"),
+            _time_fault(least_grade).alias("time_fault"),
+        )
+        .sort("record")
+        .collect(engine="streaming")
+    )
+    faults = {
+        "it is a control or the problem's own reference": pl.col("kind") != "candidate",
+        "the audit objects to it": pl.col("record").is_in(objections(tables)["record"].implode()),
+        "the candidate passed on one board and failed on another": pl.col("passed").n_unique().over("cell_id") > 1,
+    }
+    reason = pl.coalesce(pl.when(holds).then(pl.lit(words)) for words, holds in faults.items())
+    found = found.with_columns(reason=reason)
+    counted = dict(found.drop_nulls("reason").group_by("reason").len().iter_rows())
+    ended_otherwise = {"the machine, the problem or a missing feature ended the attempt": _count_others(tables, ended)}
+    return BelievedRecords(
+        table=found.filter(pl.col("reason").is_null()).drop("reason"),
+        left_out=ended_otherwise | {words: counted.get(words, 0) for words in faults},
+    )
+
+
+def _count_others(tables: Tables, ended: pl.LazyFrame) -> int:
+    number = pl.col("record").n_unique()
+    return int(tables.cells.select(number).collect().item()) - int(ended.select(number).collect().item())
+
+
+def _time_fault(least_grade: Grade) -> pl.Expr:
+    """Say why the time of a record with several rows cannot be compared; null if it can."""
+    grade = pl.col("grade").cast(pl.String)
+    is_withheld = pl.col("labels").list.set_intersection(_WITHHOLDING).list.len() > 0
+    faults = {
+        "it ran in an interpreter, or its labels withhold the verdict": is_withheld.any(),
+        "it has no time": ~(pl.col("candidate_median_ns") > 0).fill_null(value=False).all(),
+        f"the grade of its time is below {least_grade.value}": (grade.is_null() | (grade > least_grade.value)).any(),
+        "its timed calls are few or scattered": pl.col("verdict_reason").cast(pl.String).is_in(_OBJECTIONS).any(),
+        "the longest that its calls can have taken is not known": pl.col("wall_bound_ns").is_null().any(),
+    }
+    return pl.coalesce(pl.when(holds).then(pl.lit(words)) for words, holds in faults.items())
