@@ -70,7 +70,6 @@ def find_believed_records(tables: Tables, *, least_grade: Grade = Grade.B) -> Be
     faults = {
         "it is a control or the problem's own reference": pl.col("kind") != "candidate",
         "the audit objects to it": pl.col("record").is_in(objections(tables)["record"].implode()),
-        "the candidate passed on one board and failed on another": pl.col("passed").n_unique().over("cell_id") > 1,
     }
     reason = pl.coalesce(pl.when(holds).then(pl.lit(words)) for words, holds in faults.items())
     found = found.with_columns(reason=reason)
