@@ -1,10 +1,13 @@
 """Which records can be a side of a pair, and whose times can be compared."""
 
+from dataclasses import replace
+
 import pytest
 
-from kernel_matrix.analysis.believed_records import find_believed_records
+from kernel_matrix.analysis.audit.objected_rows import WARNINGS
+from kernel_matrix.analysis.believed_records import TIME_CHECKS, find_believed_records
 from kernel_matrix.model.enums import Grade
-from tests.analysis.made import STEADY, failed, tables, timed
+from tests.analysis.made import STEADY, failed, frame, over_sessions, tables, timed
 
 BOUND = {"wall_bound_ns": 110}
 
@@ -65,6 +68,26 @@ def test_candidate_that_fails_on_one_board_is_left_out():
 def test_times_that_cannot_be_believed_are_not_compared(columns, words):
     (fault,) = found(timed(STEADY, **{**BOUND, **columns})).table["time_fault"]
     assert fault.startswith(words)
+
+
+def test_scattered_calls_cost_the_time_but_not_the_outcome():
+    medians = (10_000, 10_100, 10_200)
+    counts = {"baseline_samples": 11, "candidate_samples": 11, "wall_bound_ns": 11_000}
+    made = tables([*over_sessions([(2 * ns, ns) for ns in medians], **counts), failed(candidate="softmax/bad")])
+    samples = [
+        {"record": 0, "session": session, "workload": "default", "contestant": who, "regime": "cold", "block": 0}
+        | {"index": index, "device_ns": round(sides * ns * factor)}
+        for session, ns in enumerate(medians)
+        for who, sides in (("candidate", 1), ("eager", 2))
+        for index, factor in enumerate((0.97, 0.98, 0.99, 0.995, 1, 1, 1.01, 1.02, 3, 4, 5))
+    ]
+    believed = find_believed_records(replace(made, samples=frame("samples", samples).lazy()))
+    assert believed.left_out["the audit objects to it"] == 0
+    assert believed.table["time_fault"].to_list() == ["the audit objects to its time", "it has no time"]
+
+
+def test_checks_of_times_exist():
+    assert set(TIME_CHECKS) <= WARNINGS
 
 
 def test_a_weaker_grade_is_allowed_on_request():

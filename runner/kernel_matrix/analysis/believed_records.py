@@ -30,6 +30,8 @@ _OBJECTIONS: Final = [
     reason.value for reason in (VerdictReason.FEW_CALLS, VerdictReason.SCATTERED, VerdictReason.AUDIT_OBJECTS)
 ]
 """Reasons of a verdict that object to the times themselves."""
+TIME_CHECKS: Final = ("scattered", "slow_unit")
+"""Checks of the audit that object to a time alone; any other objection leaves out the whole record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ def find_believed_records(tables: Tables, *, least_grade: Grade = Grade.B) -> Be
     """Choose the latest attempt at each cell on each board that passed, or failed by the candidate's own fault.
 
     A cell whose latest attempt the audit objects to has no row: an earlier attempt may have the same fault unseen.
+    If only :data:`TIME_CHECKS` object, its time cannot be compared.
 
     Args:
         tables: Tables of results.
@@ -67,12 +70,17 @@ def find_believed_records(tables: Tables, *, least_grade: Grade = Grade.B) -> Be
         .sort("record")
         .collect(engine="streaming")
     )
+    objected = objections(tables).explode("checks")
+    of_time = pl.col("checks").is_in(TIME_CHECKS)
+    doubted, badly_timed = (
+        pl.col("record").is_in(objected.filter(which)["record"].implode()) for which in (~of_time, of_time)
+    )
     faults = {
         "it is a control or the problem's own reference": pl.col("kind") != "candidate",
-        "the audit objects to it": pl.col("record").is_in(objections(tables)["record"].implode()),
+        "the audit objects to it": doubted,
     }
-    reason = pl.coalesce(pl.when(holds).then(pl.lit(words)) for words, holds in faults.items())
-    found = found.with_columns(reason=reason)
+    time_fault = pl.coalesce("time_fault", pl.when(badly_timed).then(pl.lit("the audit objects to its time")))
+    found = found.with_columns(reason=_first_that_holds(faults), time_fault=time_fault)
     counted = dict(found.drop_nulls("reason").group_by("reason").len().iter_rows())
     ended_otherwise = {"the machine, the problem or a missing feature ended the attempt": _count_others(tables, ended)}
     return BelievedRecords(
@@ -97,4 +105,8 @@ def _time_fault(least_grade: Grade) -> pl.Expr:
         "its timed calls are few or scattered": pl.col("verdict_reason").cast(pl.String).is_in(_OBJECTIONS).any(),
         "the longest that its calls can have taken is not known": pl.col("wall_bound_ns").is_null().any(),
     }
+    return _first_that_holds(faults)
+
+
+def _first_that_holds(faults: Mapping[str, pl.Expr]) -> pl.Expr:
     return pl.coalesce(pl.when(holds).then(pl.lit(words)) for words, holds in faults.items())

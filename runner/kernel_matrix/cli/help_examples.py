@@ -67,6 +67,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "merge": ("merge                                    results/ into tables/", "merge results/nightly --out night"),
     "nightly": ("nightly matrix.toml --until 06:00",),
+    "pairs": (
+        "pairs results/nightly kernel-pairs",
+        "pairs tables kernel-pairs --matrix matrix.toml --nearest 3",
+    ),
     "plan": (
         "plan                                     what of ./matrix.toml runs here",
         "plan --filter gpu=h100 --all             every cell of a GPU, with its reason",
