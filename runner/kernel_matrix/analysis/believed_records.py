@@ -19,7 +19,7 @@ SAME_WORK: Final = (
     "matrix", "gpu", "toolchain", "dtype", "problem", "problem_sha256", "tier", "image_id", "measurement_version",
 )  # fmt: skip
 """Columns in which both sides of a pair agree."""
-SAME_HOST: Final = ("host_id", "gpu_uuid", "driver", "clock_state", "torch", "triton", "cuda")
+SAME_HOST: Final = ("host_id", "gpu_uuid", "driver", "clock_state", "torch", "triton")
 """Columns in which they also agree if their times are compared."""
 _FACTS: Final = (
     *SAME_WORK, *SAME_HOST, "cell_id", "attempt", "category", "source", "candidate", "candidate_sha256", "language",
