@@ -86,6 +86,14 @@ def test_scattered_calls_cost_the_time_but_not_the_outcome():
     assert believed.table["time_fault"].to_list() == ["the audit objects to its time", "it has no time"]
 
 
+def test_timing_mismatch_counts_once_a_second_attempt_repeats_it():
+    doubted = {"status": "timing_mismatch", "workload": "default"}
+    assert found([failed(**doubted)]).left_out["only one attempt found its times false"] == 1
+    repeated = found([failed(**doubted)], [failed(**doubted, night=1)])
+    assert repeated.table["status"].to_list() == ["timing_mismatch"]
+    assert found([failed(**doubted)], timed(STEADY, **BOUND, night=1)).table["status"].to_list() == ["passed"]
+
+
 def test_checks_of_times_exist():
     assert set(TIME_CHECKS) <= WARNINGS
 

@@ -59,10 +59,11 @@ def find_believed_records(tables: Tables, *, least_grade: Grade = Grade.B) -> Be
     latest = latest_attempts(ended, ("cell_id", "host_id", "gpu_uuid"))
     found = (
         ended.join(latest, on="record", how="semi")
+        .join(_accusations(ended), on="cell_id", how="left")
         .with_columns(kind=candidate_kind(), passed=passed)
         .group_by("record")
         .agg(
-            *(pl.col(name).first() for name in (*_FACTS, "kind", "passed")),
+            *(pl.col(name).first() for name in (*_FACTS, "kind", "passed", "accusations")),
             pl.col("workload").drop_nulls().unique().sort().alias("workloads"),
             pl.col("candidate_median_ns").log().mean().alias("log_ns"),
             _time_fault(least_grade).alias("time_fault"),
@@ -77,6 +78,7 @@ def find_believed_records(tables: Tables, *, least_grade: Grade = Grade.B) -> Be
     )
     faults = {
         "it is a control or the problem's own reference": pl.col("kind") != "candidate",
+        "only one attempt found its times false": _is_accused() & (pl.col("accusations") == 1),
         "the audit objects to it": doubted,
     }
     time_fault = pl.coalesce("time_fault", pl.when(badly_timed).then(pl.lit("the audit objects to its time")))
@@ -84,9 +86,18 @@ def find_believed_records(tables: Tables, *, least_grade: Grade = Grade.B) -> Be
     counted = dict(found.drop_nulls("reason").group_by("reason").len().iter_rows())
     ended_otherwise = {"the machine, the problem or a missing feature ended the attempt": _count_others(tables, ended)}
     return BelievedRecords(
-        table=found.filter(pl.col("reason").is_null()).drop("reason"),
+        table=found.filter(pl.col("reason").is_null()).drop("reason", "accusations"),
         left_out=ended_otherwise | {words: counted.get(words, 0) for words in faults},
     )
+
+
+def _accusations(ended: pl.LazyFrame) -> pl.LazyFrame:
+    """Count the attempts at each cell that ended as ``timing_mismatch``; a single one is repeated before it counts."""
+    return ended.filter(_is_accused()).group_by("cell_id").agg(accusations=pl.col("record").n_unique())
+
+
+def _is_accused() -> pl.Expr:
+    return pl.col("status") == Status.TIMING_MISMATCH.value
 
 
 def _count_others(tables: Tables, ended: pl.LazyFrame) -> int:
