@@ -45,11 +45,12 @@ def _summarise(by: str, name: str, rows: pl.DataFrame) -> OverallChange:
         high=mean.high if several else None,
         higher=higher,
         lower=lower,
-        sign_p=_sign_test(higher, lower),
+        sign_p=sign_test(higher, lower),
         moved=rows.filter(pl.col("change").is_in([change.value for change in _MOVED])).height,
     )
 
 
-def _sign_test(higher: int, lower: int) -> float:
+def sign_test(higher: int, lower: int) -> float:
+    """Compute the two-sided probability of a split this uneven if each of the two is as likely."""
     count = higher + lower
     return min(1.0, 2 * float(special.bdtr(min(higher, lower), count, 0.5))) if count else 1.0
