@@ -51,6 +51,12 @@ def test_samples_count_in_the_order_of_their_numbers():
     assert shares(answer(*rows), "usd") == {0.2: 0, 0.5: 0, 1.0: 0, 2.0: 1}
 
 
+def test_rounds_count_before_further_rounds_of_other_samples():
+    place = [(1, 1), (1, 2), (2, 1)]
+    rows = [kernel(f"{s}-{r}", solved=s == 2, origin_sample=s, origin_round=r) for s, r in place]
+    assert shares(answer(*rows), "usd")[2.0] == 1
+
+
 def test_tasks_of_unknown_cost_are_left_out_and_counted():
     found = answer(kernel("a", usd=None), kernel("b"), kernel("c", problem="relu"))
     assert set(found.table["tasks"]) == {1}

@@ -110,8 +110,8 @@ def _sources(
     missing = wanted.filter(~pl.col("candidate_sha256").is_in(list(found))).select("problem", "candidate").unique()
     for folder in sorted({file.parents[1] for file in _record_files(opened)}):
         for candidate in kept_candidates(folder, missing.iter_rows()):
-            if candidate.digest in digests:
-                yield candidate.digest, read_texts(candidate)
+            if candidate.digest in digests and (files := read_texts(candidate)):
+                yield candidate.digest, files
 
 
 def _record_files(opened: Results) -> list[Path]:
