@@ -68,6 +68,7 @@ REGISTRIES: Final = (
     "kernel_matrix.sandboxes:SANDBOXES",
     "kernel_matrix.executors:EXECUTORS",
     "kernel_matrix.executors.engines:ENGINES",
+    "kernel_matrix.generation.strategies:STRATEGIES",
     "kernel_matrix.sources:SOURCES",
     "kernel_matrix.sources:CANDIDATE_SOURCES",
     "kernel_matrix.judge_checks:CHECKS",

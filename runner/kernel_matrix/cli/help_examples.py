@@ -47,6 +47,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "doctor                                   for ./matrix.toml",
         "doctor --matrix other.toml --json",
     ),
+    "generate": (
+        "generate --model NAME --base-url https://HOST/v1 --out mine --problem softmax",
+        "generate --print-prompt --prompt few-shot --hardware --problem softmax",
+        "generate --model NAME --base-url URL --rounds 3 --strategy best-first --prices prices.toml --budget-usd 5",
+    ),
     "gpus calibrate": ("gpus calibrate --gpu 0",),
     "gpus list": ("gpus list --columns index,name,power,temperature",),
     "gpus show": (

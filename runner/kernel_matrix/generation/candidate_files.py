@@ -1,0 +1,106 @@
+"""Files of a generation beside its ledger: candidates that the source ``folder`` reads, and results of evaluations."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from kernel_matrix.errors import StoreError
+from kernel_matrix.generation import GeneratedCandidate, GenerationAttempt
+from kernel_matrix.generation.ledger import LedgerLine
+from kernel_matrix.inside.atomic_write import replace_file
+from kernel_matrix.model.evaluation import EvaluationResult
+from kernel_matrix.model.messages import dumps
+from kernel_matrix.sources import Origin
+from kernel_matrix.untrusted_json import UntrustedJsonError, read_object
+
+CANDIDATE_FOLDER: Final = "candidates"
+_EVALUATION_FOLDER: Final = "evaluations"
+_KERNELBENCH: Final = re.compile(r"level(\d+)/(\d+)_")
+
+
+class CandidateFiles:
+    """Candidates and evaluations in the folder of a generation.
+
+    Args:
+        folder: Folder of the generation.
+        method: Name of the method in the candidates' metadata.
+        runs: Folder for a copy in the layout of KernelBench's ``runs/<run>``; None for no copy.
+    """
+
+    def __init__(self, folder: Path, *, method: str, runs: Path | None = None) -> None:
+        self._folder = folder
+        self._method = method
+        self._runs = runs
+
+    def write_candidate(self, attempt: GenerationAttempt, line: LedgerLine, number: int) -> None:
+        """Write the file of a candidate, and its metadata beside it.
+
+        Args:
+            attempt: Attempt with a candidate.
+            line: Its line in the ledger.
+            number: Number of the sample over all rounds, for KernelBench's layout.
+
+        Raises:
+            StoreError: A file cannot be written.
+        """
+        candidate = attempt.candidate
+        if candidate is None:
+            return
+        path = self._folder / CANDIDATE_FOLDER / attempt.problem / f"{attempt.name}{candidate.suffix}"
+        _write(path, candidate.source)
+        _write(path.with_suffix(".toml"), self._metadata(attempt, line))
+        match = _KERNELBENCH.match(attempt.problem)
+        if self._runs is not None and match is not None and candidate.suffix == ".py":
+            name = f"level_{match[1]}_problem_{match[2]}_sample_{number}_kernel.py"
+            _write(self._runs / name, candidate.source)
+
+    def read_result(self, candidate: GeneratedCandidate) -> EvaluationResult | None:
+        """Return the result of an earlier evaluation; None if there is none."""
+        try:
+            return EvaluationResult.from_json(read_object(self._evaluation(candidate)))
+        except (UntrustedJsonError, TypeError):  # it is evaluated again, which costs no money
+            return None
+
+    def write_result(self, candidate: GeneratedCandidate, result: EvaluationResult) -> None:
+        """Keep the result of an evaluation.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        _write(self._evaluation(candidate), dumps(result))
+
+    def _evaluation(self, candidate: GeneratedCandidate) -> Path:
+        return self._folder / _EVALUATION_FOLDER / candidate.problem / f"{candidate.name}.json"
+
+    def _metadata(self, attempt: GenerationAttempt, line: LedgerLine) -> str:
+        origin = Origin(
+            method=self._method,
+            model=line.model,
+            sample=attempt.sample,
+            round=attempt.round,
+            parent=attempt.parent,
+            prompt_sha256=line.prompt_sha256,
+            tokens_in=line.tokens_prompt,
+            tokens_cached=line.tokens_cached,
+            tokens_out=line.tokens_completion,
+            cost_usd=line.usd,
+            wall_s=line.latency_s,
+        )
+        known = {key: value for key, value in asdict(origin).items() if value is not None}
+        # A text of JSON is one of TOML too, unless it has escapes of characters beyond 16 bits.
+        rows = (f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in known.items())
+        return "\n".join(["[origin]", *rows]) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, text)
+    except OSError as error:
+        what = f"{path} cannot be written: {error.strerror}"
+        raise StoreError(what, next_step="make room, and start the same command again") from None
