@@ -110,8 +110,9 @@ def find_code(answer: ModelAnswer, language: Language) -> tuple[str, str]:
     if not text.strip():
         cut = answer.finish_reason == CUT_OFF
         raise NoCodeError("the answer was cut off before any code" if cut else "the answer is empty")
-    blocks = [body for body, is_closed in _blocks(text) if is_closed or answer.finish_reason != CUT_OFF]
-    found = [(body, ".py") for body in blocks or [text] if _MODEL_NEW.search(body)]
+    every = list(_blocks(text)) or [(text, False)]
+    blocks = [body for body, is_closed in every if is_closed or answer.finish_reason != CUT_OFF]
+    found = [(body, ".py") for body in blocks if _MODEL_NEW.search(body)]
     if not found and language in LANGUAGES:
         found = [(body, SUFFIX) for body in blocks if "__global__" in body and _NATIVE.search(body)]
     if not found:
@@ -142,7 +143,9 @@ def without_thoughts(text: str) -> str:
 def _blocks(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the content of each fenced block, and whether its fence is closed."""
     fence, lines = "", list[str]()
-    for line in text.splitlines():
+    for line in text.replace("\r\n", "\n").split(
+        "\n"
+    ):  # not splitlines, which also ends lines inside texts of the code
         match = _FENCE.match(line)
         if not fence:
             if match:
@@ -153,4 +156,4 @@ def _blocks(text: str) -> Iterator[tuple[str, bool]]:
         else:
             lines.append(line)
     if fence:
-        yield "\n".join(lines) + "\n", False
+        yield "\n".join(lines), False

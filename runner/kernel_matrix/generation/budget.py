@@ -20,8 +20,8 @@ class GenerationBudget:
 
     def why_exhausted(self, *, usd: float, tokens: int, seconds: float) -> str:
         """Return which limit is reached; empty if none is."""
-        spent = (("usd", self.usd, usd), ("tokens", self.tokens, tokens), ("s", self.seconds, seconds))
+        spent = (("USD", self.usd, usd), ("tokens", self.tokens, tokens), ("s", self.seconds, seconds))
         for name, limit, value in spent:
             if limit is not None and value >= limit:
-                return f"the budget is spent: {value:.6g} of {limit:g} {name}"
+                return f"the budget of {limit:g} {name} is spent"
         return ""

@@ -15,7 +15,7 @@ from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.model.evaluation import EvaluationResult
 from kernel_matrix.model.messages import dumps
 from kernel_matrix.sources import Origin
-from kernel_matrix.untrusted_json import UntrustedJsonError, read_object
+from kernel_matrix.untrusted_json import UntrustedJsonError, parse_object, read_object
 
 CANDIDATE_FOLDER: Final = "candidates"
 _EVALUATION_FOLDER: Final = "evaluations"
@@ -65,13 +65,17 @@ class CandidateFiles:
         except (UntrustedJsonError, TypeError):  # it is evaluated again, which costs no money
             return None
 
-    def write_result(self, candidate: GeneratedCandidate, result: EvaluationResult) -> None:
-        """Keep the result of an evaluation.
+    def write_result(self, candidate: GeneratedCandidate, result: EvaluationResult) -> EvaluationResult:
+        """Keep the result of an evaluation, and return it as it will be read.
+
+        Prompts are made of it, and have to be the same when the generation goes on.
 
         Raises:
             StoreError: It cannot be written.
         """
-        _write(self._evaluation(candidate), dumps(result))
+        text = dumps(result)
+        _write(self._evaluation(candidate), text)
+        return EvaluationResult.from_json(parse_object(text.encode()))
 
     def _evaluation(self, candidate: GeneratedCandidate) -> Path:
         return self._folder / _EVALUATION_FOLDER / candidate.problem / f"{candidate.name}.json"

@@ -30,7 +30,6 @@ PLACEHOLDERS: Final = (
 
 _FOLDER: Final = Path(__file__).with_name("prompts")
 _MOST_EVIDENCE_CHARACTERS: Final = 4000
-_BLANK_LINES: Final = re.compile(r"\n{3,}")
 
 _TITLES: Final = {Language.TRITON: "Triton", Language.CUDA: "CUDA C++", Language.HIP: "HIP C++"}
 _RULES: Final = {
@@ -108,7 +107,10 @@ class PromptWriter:
             "example": examples[0] if examples else "",
             "examples": "\n\n".join(examples),
         }
-        return _BLANK_LINES.sub("\n\n", self._template.substitute(values)).strip() + "\n"
+        text = self._template.template
+        for name in (name for name, value in values.items() if not value):  # an empty part leaves no empty lines
+            text = re.sub(rf"^\$\{{{name}\}}\n+", "", text, flags=re.MULTILINE)
+        return Template(text).substitute(values).strip() + "\n"
 
     def messages(self, target: PromptTarget, parent: GenerationAttempt | None) -> list[Message]:
         """Return the messages of a request: for a new attempt, or to improve the code of ``parent``."""

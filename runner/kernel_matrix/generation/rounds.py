@@ -388,9 +388,8 @@ class Generation:
             else:
                 self._take_result(attempt.candidate, known)
         for candidate, result in self._evaluator.evaluate(new) if new else ():
-            if result.is_score:  # else it is evaluated again when the generation goes on
-                self._files.write_result(candidate, result)
-            self._take_result(candidate, result)
+            # One that says nothing of the candidate is not kept: it is evaluated again when the generation goes on.
+            self._take_result(candidate, self._files.write_result(candidate, result) if result.is_score else result)
 
     def _take_result(self, candidate: GeneratedCandidate, result: EvaluationResult) -> None:
         attempts = self._problems[candidate.problem].attempts

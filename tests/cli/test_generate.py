@@ -1,0 +1,167 @@
+"""``kernel-matrix generate`` on a small matrix, with recorded answers in place of a model."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from kernel_matrix.cli import generate as verb
+from kernel_matrix.errors import InfrastructureError
+from tests.baddays.field import new_field
+from tests.generation.recording import serving
+
+pytestmark = pytest.mark.torch
+
+KEY = "sk-very-secret"
+ANSWERS = ("Write a Triton", "wrong"), ("is not right", "honest"), ("is right", "honest")
+
+
+@pytest.fixture
+def field(tmp_path):
+    with new_field(tmp_path, environment={"OPENAI_API_KEY": KEY}) as made:
+        yield made
+
+
+@pytest.fixture
+def answers(field):
+    """Wrong code first, then right code."""
+    return [
+        {"contains": words, "text": f"```python\n{(field.candidates / f'{name}.py').read_text()}```\n"}
+        for words, name in ANSWERS
+    ]
+
+
+def words(server, *more):
+    sized = ("--samples", "2", "--rounds", "2", "--concurrency", "2")
+    return ("generate", "--model", "tester", "--base-url", server.url, "--sandbox", "process", *sized, *more)
+
+
+def ledger(field):
+    return [json.loads(line) for line in (field.root / "generated" / "ledger.jsonl").read_text().splitlines()]
+
+
+def test_candidates_are_judged_repaired_and_recorded(field, answers):
+    with serving(field.root, *answers) as server:
+        done = field.call(*words(server, "--json"))
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["answers"], summary["candidates"], summary["right"], summary["machine_failed"]) == (4, 4, 2, 0)
+    assert summary["tokens"] == server.prompt_tokens + server.completion_tokens
+    assert summary["usd"] is None
+    assert summary["best"]["tiny"]["name"].startswith("r1-")
+    assert ": incorrect_values\n" in done.stderr
+    assert done.stderr.count("the price of tester is unknown") == 1
+    repairs = [request["messages"][-1]["content"] for request in server.requests[2:]]
+    assert all("elements beyond tolerance" in text for text in repairs)
+    out = field.root / "generated"
+    runs = [json.loads(path.read_text()) for path in (out / "results" / "baddays" / "runs").glob("*.json")]
+    # Samples with the same code are judged once.
+    assert [run["counts"] for run in runs] == [{"incorrect_values": 1, "passed": 1}]
+    assert server.authorizations == [f"Bearer {KEY}"] * 4
+    said = [done.stdout, done.stderr, *(path.read_text() for path in out.rglob("*") if path.is_file())]
+    assert [text for text in said if KEY in text] == []
+    assert field.leftovers() == []
+
+
+def test_killed_generation_goes_on_and_pays_once(field, answers):
+    """What may be paid for twice are the requests on their way at the kill, at most as many as are sent at once."""
+    slow = [{**answer, "delay_s": 0.5} for answer in answers]
+    with serving(field.root, *slow) as server:
+        with field.start(*words(server)) as first:
+            while len(server.requests) < 3:  # two are answered, and the second round has begun
+                time.sleep(0.01)
+            first.send_signal(signal.SIGKILL)
+        stored = len(list((field.root / "generated" / "answers").glob("*.json")))
+        assert stored >= 2
+        done = field.call(*words(server))
+        assert done.returncode == 0, done.stderr
+        sent = Counter(json.dumps(request, sort_keys=True) for request in server.requests)
+    assert len(sent) == 4
+    assert sum(sent.values()) - 4 <= 2
+    assert len(ledger(field)) == 4
+    assert "4 answers" in done.stdout
+    assert "best of tiny: r1-" in done.stdout
+
+
+def test_interrupted_generation_keeps_what_was_paid_for(field, answers):
+    slow = [{**answer, "delay_s": 0.5} for answer in answers]
+    with serving(field.root, *slow) as server:
+        with field.start(*words(server)) as process:
+            while len(server.requests) < 2:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate()
+        assert process.returncode == 128 + signal.SIGINT
+        assert said.endswith("stopped by SIGINT\n")
+        assert len(ledger(field)) == len(server.requests) == 2
+        assert sum(line["tokens_completion"] for line in ledger(field)) == server.completion_tokens
+    assert field.leftovers() == []
+
+
+def test_recorded_answers_need_no_endpoint(field, answers):
+    with serving(field.root, *answers):
+        pass
+    sized = ("--model", "recorded", "--recorded", "recorded", "--samples", "1", "--rounds", "2")
+    done = field.call("generate", *sized, "--sandbox", "process", "--runs", "runs/mine")
+    assert done.returncode == 0, done.stderr
+    assert "2 answers (2 new)" in done.stdout
+    assert "2 candidates, 1 right" in done.stdout
+
+
+def test_printed_prompt_is_the_one_that_is_sent(field, answers):
+    with serving(field.root, *answers) as server:
+        printed = field.call("generate", "--print-prompt", "--precision")
+        assert server.requests == []
+        field.call(*words(server, "--precision", "--budget-s", "60"))
+    assert server.requests[0]["messages"][0]["content"] in printed.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "what"),
+    [
+        (("--problem", "tinny"), 3, "did you mean 'tiny'?"),
+        (("--language", "trition"), 2, "did you mean 'triton'?"),
+        (("--strategy", "genetic"), 4, "unknown strategy 'genetic'"),
+        (("--gpu", "h200"), 2, "there is no gpu 'h200'"),
+        (("--dtype", "fp8"), 3, "has dtype fp8"),
+        (("--toolchain", "cu130"), 2, "there is no toolchain 'cu130'"),
+        (("--field", "max_tokens"), 2, "--field max_tokens is not KEY=JSON"),
+        (("--prompt", "zero"), 2, "the prompt zero is not there"),
+        (("--prices", "absent.toml"), 2, "absent.toml cannot be read"),
+        (("--budget-usd", "1"), 2, "the price of tester is unknown"),
+        (("--base-url", "host"), 2, "--base-url host is no address"),
+        (("--model", ""), 2, "no model, or no endpoint, is named"),
+        (("--recorded", "problems"), 2, "problems has no recorded answer"),
+    ],
+)
+def test_mistake_is_told_and_nothing_is_sent(field, answers, more, code, what):
+    with serving(field.root, *answers) as server:
+        done = field.call(*words(server), *more)
+    assert (done.returncode, server.requests) == (code, [])
+    assert done.stderr.startswith("error: ")
+    assert what in done.stderr
+    assert "\n  → " in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_endpoint_without_a_valid_key_is_told_at_once(field):
+    with serving(field.root, {"status": 401, "response": {"error": f"{KEY} is wrong"}}) as server:
+        done = field.call(*words(server, "--concurrency", "1"))
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "  → set the environment variable OPENAI_API_KEY to a key for this endpoint"
+    assert KEY not in done.stdout + done.stderr
+    assert len(server.requests) == 1
+
+
+def test_missing_dependency_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.delitem(sys.modules, "kernel_matrix.api.generate", raising=False)
+    monkeypatch.delitem(sys.modules, "kernel_matrix.generation.chat", raising=False)
+    with pytest.raises(InfrastructureError, match="httpx is not installed") as error:
+        verb.generate()
+    assert "kernel-matrix[client]" in error.value.next_step
