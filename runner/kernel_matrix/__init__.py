@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kernel_matrix.api.compare_results import Comparison, ComparisonRules, compare, confirm
     from kernel_matrix.api.fleet import cancel_jobs, collect_records, list_chunks, read_log
     from kernel_matrix.api.fleet_plan import FleetCheck, FleetPlan, check_fleet, load_fleet
+    from kernel_matrix.api.generate import GenerationOptions, GenerationResult, generate
     from kernel_matrix.api.gpus import calibrate_gpus, find_gpus, inventory, watch_gpus
     from kernel_matrix.api.host import diagnose_host, sweep
     from kernel_matrix.api.images import build_image, list_images, lock_images, pull_images, unpack_image, verify_images
@@ -63,6 +64,8 @@ __all__ = [
     "EventKind",
     "FleetCheck",
     "FleetPlan",
+    "GenerationOptions",
+    "GenerationResult",
     "NightOptions",
     "Results",
     "RunEvent",
@@ -89,6 +92,7 @@ __all__ = [
     "diagnose_host",
     "find_gpus",
     "freeze_best_known",
+    "generate",
     "import_results",
     "inventory",
     "list_baselines",
@@ -132,6 +136,8 @@ _MODULE_OF = {
     "EventKind": "run_cells",
     "FleetCheck": "fleet_plan",
     "FleetPlan": "fleet_plan",
+    "GenerationOptions": "generate",
+    "GenerationResult": "generate",
     "NightOptions": "nightly",
     "QUESTIONS": "analyze",
     "Results": "results",
@@ -158,6 +164,7 @@ _MODULE_OF = {
     "diagnose_host": "host",
     "find_gpus": "gpus",
     "freeze_best_known": "analyze",
+    "generate": "generate",
     "import_results": "make_tables",
     "inventory": "gpus",
     "list_baselines": "night_baselines",

@@ -25,6 +25,7 @@ at any time: GPUs, containers and temporary folders are given back, and every re
 ``night_baselines``  frozen tables that nights are compared with
 ``serve``            judge candidates that are sent over HTTP
 ``service_client``   send candidates to a service
+``generate``         candidates by language models, judged and improved in rounds
 ``choices``          names that options accept
 ``wording``          how values and labels read in text
 ==================== ===============================================================

@@ -58,6 +58,8 @@ __all__ = [
 
 DEFAULT_KEY_VARIABLE: Final = "OPENAI_API_KEY"
 _RESULT_FOLDER: Final = "results"
+_PLAIN_SOURCE: Final = "class ModelNew:\n    pass\n"
+"""Candidate without a kernel: all that can keep it from being judged are problem, GPU, dtype and toolchain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +152,7 @@ def generate(
     settings = _settings(options)
     with ExitStack() as undo:
         endpoint = _endpoint(options, undo)
-        judge = evaluator or undo.enter_context(_judging_here(matrix, options, command))
+        judge = evaluator or undo.enter_context(_judging_here(matrix, targets, options, command))
         return Generation(
             settings,
             targets,
@@ -250,6 +252,18 @@ class _MatrixEvaluator:
             for candidate in waiting[record.cell_id]:
                 yield candidate, result
 
+    def check(self, problem: str) -> None:
+        """Check, before anything is paid for, that candidates for a problem can be judged here.
+
+        Raises:
+            UsageError: They cannot.
+        """
+        try:
+            self._judge.cell_of(self._sent(GeneratedCandidate(problem=problem, name="", source=_PLAIN_SOURCE)))
+        except UsageError as error:
+            step = "kernel-matrix plan says what runs here; --gpu, --dtype, --toolchain and --problem choose"
+            raise UsageError(f"{problem} cannot be judged: {error.what}", next_step=step) from None
+
     def _sent(self, candidate: GeneratedCandidate) -> SentCandidate:
         options = self._options
         return SentCandidate(
@@ -263,12 +277,20 @@ class _MatrixEvaluator:
 
 
 @contextmanager
-def _judging_here(matrix: Matrix, options: GenerationOptions, command: Sequence[str]) -> Iterator[_MatrixEvaluator]:
-    """Provide the judge of this host; its records are one run, whose description is written at both ends."""
+def _judging_here(
+    matrix: Matrix, targets: Sequence[PromptTarget], options: GenerationOptions, command: Sequence[str]
+) -> Iterator[_MatrixEvaluator]:
+    """Provide the judge of this host; its records are one run, whose description is written at both ends.
+
+    Raises:
+        UsageError: Candidates for a problem cannot be judged here.
+    """
     folder = options.folder / _RESULT_FOLDER / matrix.name
     judge = CandidateJudge(matrix, folder, sandbox=options.sandbox, lock=options.lock)
     sweep_before_run(judge.host.sandbox)
     evaluator = _MatrixEvaluator(judge, options, new_run_id())
+    for target in targets:
+        evaluator.check(target.problem.id)
     info = run_info(matrix, evaluator.run_id, engine=judge.host.sandbox.name, command=command, planned=0)
     judge.store.save_run(info)
     try:
