@@ -98,6 +98,14 @@ MISTAKES = [
     ("baseline show usual", 2, "usual", "baseline"),
     ("baseline set usual absent", 2, "absent", ANY),
     ("baseline accept softmax/*", 2, "--reason", "-h' for help"),
+    # ---- generating candidates
+    ("generate", 2, "no model, or no endpoint", "--base-url"),
+    ("generate absent.toml --model a --base-url http://127.0.0.1:9", 2, "absent.toml", "name a matrix file"),
+    ("generate --print-prompt --language trition", 2, "did you mean 'triton'?", "cuda"),
+    ("generate --print-prompt --prompt absent.md", 2, "absent.md is not there", "zero-shot"),
+    ("generate --print-prompt --problem sofmax", 3, "sofmax", "kernel-matrix plan"),
+    ("generate --model a --base-url 127.0.0.1:9", 2, "is no address", "https://"),
+    ("generate --field max_tokens", 2, "is not KEY=JSON", "max_tokens=8192"),
     # ---- images, GPUs, this host
     ("images pull cu130", 2, "There is no lock images/images.lock", "init --example gpu"),
     ("images pull cu131 --lock lock.json", 2, "has no toolchain 'cu131'", "cu130"),

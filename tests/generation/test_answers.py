@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kernel_matrix.generation.answers import ModelAnswer, NoCodeError, TokenCounts, find_code, read_answer
+from kernel_matrix.generation.answers import ChatAnswer, NoCodeError, TokenCounts, find_code, read_answer
 from kernel_matrix.model.enums import Language
 
 MODEL = "class ModelNew:\n    pass\n"
@@ -20,7 +20,7 @@ def fenced(text, language="python", fence="```"):
 
 
 def found(text, language=Language.TRITON, **more):
-    return find_code(ModelAnswer(text=text, **more), language)
+    return find_code(ChatAnswer(text=text, **more), language)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,9 @@ _Toolchain = Annotated[str, typer.Option("--toolchain", metavar="NAME", help="To
 _Prompt = Annotated[
     str, typer.Option("--prompt", metavar="NAME", help="zero-shot, one-shot, few-shot, or the file of a template.")
 ]
-_Language = Annotated[str, typer.Option("--language", metavar="NAME", help="triton, cuda or hip.")]
+_Language = Annotated[
+    str, typer.Option("--language", metavar="NAME", help="Language of the kernels, as in candidates' metadata.")
+]
 _Hardware = Annotated[bool, typer.Option("--hardware", help="Tell the GPU's data sheet and the least possible time.")]
 _Precision = Annotated[bool, typer.Option("--precision", help="Tell the dtype and how to accumulate.")]
 _PrintPrompt = Annotated[bool, typer.Option("--print-prompt", help="Print the first prompts, and send nothing.")]

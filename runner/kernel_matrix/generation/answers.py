@@ -40,7 +40,7 @@ class TokenCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelAnswer:
+class ChatAnswer:
     """The content of an answer."""
 
     text: str
@@ -55,7 +55,7 @@ class NoCodeError(ValueError):
     """An answer has no code that can be judged; the message says why."""
 
 
-def read_answer(response: str) -> ModelAnswer:
+def read_answer(response: str) -> ChatAnswer:
     """Read the response of a chat endpoint.
 
     Raises:
@@ -70,7 +70,7 @@ def read_answer(response: str) -> ModelAnswer:
         raise ValueError("the answer has no choices[0].message") from None
     if isinstance(content, list):
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
-    return ModelAnswer(
+    return ChatAnswer(
         text=content if isinstance(content, str) else "",
         finish_reason=str(choice.get("finish_reason") or ""),
         refusal=str(refusal or ""),
@@ -94,7 +94,7 @@ def _read_tokens(usage: Any) -> TokenCounts | None:
     )
 
 
-def find_code(answer: ModelAnswer, language: Language) -> tuple[str, str]:
+def find_code(answer: ChatAnswer, language: Language) -> tuple[str, str]:
     """Return the code in an answer, and the suffix of its file.
 
     It is the last block that defines ``ModelNew``. For CUDA and HIP, if there is none, it is the last block with a

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from kernel_matrix.errors import InfrastructureError, UsageError
-from kernel_matrix.generation.answers import ModelAnswer, read_answer
+from kernel_matrix.generation.answers import ChatAnswer, read_answer
 
 _MAX_ANSWER_BYTES: Final = 32 << 20
 _LONGEST_WAIT_S: Final = 60.0
@@ -70,7 +70,7 @@ class ChatReply:
 
     response: str
     """Its text, without the key if the endpoint repeats that."""
-    answer: ModelAnswer
+    answer: ChatAnswer
     latency_s: float
     retries: int
 
@@ -162,7 +162,7 @@ class ChatClient:
         if seconds > 0 and self._stopping.wait(seconds):
             raise RequestGivenUpError("stopped")
 
-    def _send(self, body: Mapping[str, Any]) -> tuple[str, ModelAnswer]:
+    def _send(self, body: Mapping[str, Any]) -> tuple[str, ChatAnswer]:
         try:
             with self._client.stream("POST", self._url, json=body) as response:
                 content = self._read(response)

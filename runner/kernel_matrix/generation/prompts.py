@@ -18,6 +18,7 @@ from kernel_matrix.model.enums import Dtype, Language
 from kernel_matrix.platforms.data_sheet_text import describe_sheet
 from kernel_matrix.platforms.data_sheets import DataSheet, sheets_of
 from kernel_matrix.sources import Problem, Workload
+from kernel_matrix.toml_text import parse_toml
 
 Message = Mapping[str, str]
 """Message of a chat: ``role`` and ``content``."""
@@ -31,22 +32,9 @@ PLACEHOLDERS: Final = (
 _FOLDER: Final = Path(__file__).with_name("prompts")
 _MOST_EVIDENCE_CHARACTERS: Final = 4000
 
-_TITLES: Final = {Language.TRITON: "Triton", Language.CUDA: "CUDA C++", Language.HIP: "HIP C++"}
-_RULES: Final = {
-    Language.TRITON: "functions with `@triton.jit` that `ModelNew` launches, not calls of PyTorch operators",
-    Language.CUDA: "CUDA C++ that `torch.utils.cpp_extension.load_inline` compiles when the file is imported, launched "
-    "on the current stream, not calls of PyTorch operators or of libraries",
-    Language.HIP: "HIP C++ with `#include <hip/hip_runtime.h>` that `torch.utils.cpp_extension.load_inline` compiles "
-    "when the file is imported, launched on the current stream, not calls of PyTorch operators or of libraries",
-}
-LANGUAGES: Final = tuple(language.value for language in _RULES)
-"""Languages that candidates can be asked for in."""
-_EXAMPLES: Final = {
-    Language.TRITON: ("relu/triton_flat", "softmax/triton_row", "layer_norm/triton_row"),
-    Language.CUDA: ("relu/cuda_flat", "vector_add/cuda_grid_stride"),
-    Language.HIP: (),
-}
-"""Candidates of the bundled problems that are shown, without those for the problem that is asked for."""
+_LANGUAGES: Final = parse_toml(Path(__file__).with_name("languages.toml").read_text(encoding="utf-8"))
+LANGUAGES: Final = tuple(_LANGUAGES)
+"""Names of the languages that candidates can be asked for in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,24 +72,25 @@ class PromptWriter:
 
     def __init__(self, options: PromptOptions) -> None:
         self._options = options
-        if options.language not in _RULES:
+        if options.language.value not in LANGUAGES:
             what = f"--language {options.language.value} cannot be asked for"
             raise UsageError(what, next_step=f"choose one of {', '.join(LANGUAGES)}")
+        self._language = _LANGUAGES[options.language.value]
         self._template = _read_template(options.template)
         wants_examples = {"example", "examples"} & set(_names_in(self._template))
-        if wants_examples and not _EXAMPLES[options.language]:
-            what = f"there are no examples in {_TITLES[options.language]}"
+        if wants_examples and not self._language["examples"]:
+            what = f"there are no examples in {self._language['title']}"
             raise UsageError(what, next_step="use --prompt zero-shot, or a file without ${example} and ${examples}")
 
     def first(self, target: PromptTarget) -> str:
         """Return the prompt for a new attempt."""
-        language = self._options.language
-        examples = [_example(name) for name in _EXAMPLES[language] if name.split("/")[0] != target.problem.id]
+        shown = (name for name in self._language["examples"] if name.split("/")[0] != target.problem.id)
+        examples = list(map(_example, shown))
         values = {
-            "language": _TITLES[language],
+            "language": self._language["title"],
             "reference": _source(target.problem),
             "workloads": _describe_workloads(target),
-            "rules": _RULES[language],
+            "rules": self._language["rules"],
             "precision": _describe_precision(target.dtype) if self._options.precision else "",
             "hardware": _describe_hardware(target) if self._options.hardware else "",
             "example": examples[0] if examples else "",
@@ -118,7 +107,7 @@ class PromptWriter:
         if parent is None:
             return asked
         code = parent.candidate.source if parent.candidate else ""
-        said = f"```{'cuda' if parent.candidate and parent.candidate.suffix != '.py' else 'python'}\n{code}```"
+        said = f"```{'cpp' if parent.candidate and parent.candidate.suffix != '.py' else 'python'}\n{code}```"
         return [
             *asked,
             {"role": "assistant", "content": said if code else "(no code)"},

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from kernel_matrix.errors import InfrastructureError, UsageError
 from kernel_matrix.generation import CandidateEvaluator, GeneratedCandidate, GenerationAttempt
-from kernel_matrix.generation.answers import CUT_OFF, ModelAnswer, NoCodeError, find_code, read_answer
+from kernel_matrix.generation.answers import CUT_OFF, ChatAnswer, NoCodeError, find_code, read_answer
 from kernel_matrix.generation.budget import GenerationBudget
 from kernel_matrix.generation.candidate_files import CandidateFiles
 from kernel_matrix.generation.chat import ChatClient, ChatEndpoint, ChatReply, RequestGivenUpError
@@ -345,7 +345,7 @@ class Generation:
             raise UsageError(f"{what}, so that the budget cannot be kept", next_step="give --budget-s, or no budget")
         self._tell_once(f"{what}; counts and costs in the ledger are null")
 
-    def _attempt(self, request: _ChatRequest, answer: ModelAnswer) -> GenerationAttempt:
+    def _attempt(self, request: _ChatRequest, answer: ChatAnswer) -> GenerationAttempt:
         problem, name = request.target.problem.id, f"r{request.round}-s{request.sample}-{request.digest[:8]}"
         attempt = GenerationAttempt(
             problem=problem, name=name, sample=request.sample, round=request.round, parent=request.parent
