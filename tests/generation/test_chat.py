@@ -105,7 +105,7 @@ def test_retry_after_is_waited_for(tmp_path):
     with serving(tmp_path, {"status": 429, "headers": {"Retry-After": "1"}, "times": 1}, GOOD) as server:
         asked, start = Asked(server.url), time.monotonic()
         asked.ask()
-    assert asked.notes == ["HTTP 429 from 127.0.0.1; sent again after 1.0 s"]
+    assert asked.notes == ["HTTP 429 from 127.0.0.1; such requests are sent again"]
     assert time.monotonic() - start >= 1
 
 
@@ -113,9 +113,9 @@ def test_retry_after_may_be_a_date(tmp_path):
     past = format_datetime(datetime.now(timezone.utc) - timedelta(hours=1), usegmt=True)
     far = format_datetime(datetime.now(timezone.utc) + timedelta(days=1), usegmt=True)
     with serving(tmp_path, {"status": 429, "headers": {"Retry-After": past}, "times": 1}, GOOD) as server:
-        asked = Asked(server.url)
+        asked = Asked(server.url, first_wait_s=600.0)
         asked.ask()
-    assert asked.notes == ["HTTP 429 from 127.0.0.1; sent again after 0.0 s"]
+    assert len(asked.notes) == 1
     answer = {"status": 429, "headers": {"Retry-After": far}}
     with serving(tmp_path, answer) as server, pytest.raises(RequestGivenUpError, match=r"asks for a wait of 8[56]"):
         Asked(server.url).ask()

@@ -8,6 +8,7 @@ from kernel_matrix.errors import InfrastructureError, UsageError
 from kernel_matrix.generation.budget import GenerationBudget
 from kernel_matrix.generation.generation_events import CandidateJudged, GenerationNote
 from kernel_matrix.generation.prices import ModelPrice
+from kernel_matrix.generation.strategies import STRATEGIES
 from kernel_matrix.model.evaluation import EvaluationResult
 from kernel_matrix.sources import load_candidates
 from tests.generation.recording import (
@@ -242,6 +243,36 @@ def test_interrupt_stores_answers_that_are_on_their_way(tmp_path):
         assert len(ledger_of(tmp_path)) == len(server.requests)
         result = generation(server, tmp_path, targets=goals, samples=1).run()
         assert (result.answers, len(server.requests)) == (3, 3)
+
+
+def test_strategy_that_wants_no_more_ends_the_problem(tmp_path, monkeypatch):
+    monkeypatch.setitem(STRATEGIES.built_in, "enough", lambda _attempts, _samples: [])
+    with serving(tmp_path, FIRST) as server:
+        assert generation(server, tmp_path, strategy="enough", rounds=3).run().answers == 2
+
+
+def test_strategy_sees_usable_attempts_in_their_order(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setitem(
+        STRATEGIES.built_in, "seeing", lambda attempts, samples: seen.append(attempts) or [None] * samples
+    )
+    with serving(tmp_path, {"seed": 0, "text": code(), "delay_s": 0.2}, {"text": code()}) as server:
+        generation(server, tmp_path, strategy="seeing", rounds=3).run()
+    assert [[(one.round, one.sample) for one in attempts] for attempts in seen] == [
+        [(0, 0), (0, 1)],
+        [(0, 0), (0, 1), (1, 0), (1, 1)],
+    ]
+
+
+def test_retries_are_told_once_for_each_cause(tmp_path):
+    events = []
+    with serving(tmp_path, {"status": 429, "times": 4}, {"text": code()}) as server:
+        run = generation(server, tmp_path, samples=8, listener=events.append, endpoint={"retries": 9})
+        assert run.run().answers == 8
+    assert [text for text in notes_of(events) if "429" in text] == [
+        "HTTP 429 from 127.0.0.1; such requests are sent again"
+    ]
+    assert sum(line["retries"] for line in ledger_of(tmp_path)) == 4
 
 
 def test_copy_in_the_layout_of_kernelbench(tmp_path):

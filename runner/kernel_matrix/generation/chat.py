@@ -108,7 +108,7 @@ class ChatClient:
     Args:
         endpoint: The endpoint.
         stopping: Ends waits for retries when it is set.
-        note: Gets a line for each retry.
+        note: Gets a line for each retry, the same one for the same cause.
     """
 
     def __init__(self, endpoint: ChatEndpoint, stopping: threading.Event, note: Callable[[str], None]) -> None:
@@ -155,7 +155,7 @@ class ChatClient:
             ) from None
         else:
             self._paused_until = max(self._paused_until, time.monotonic() + wait_s)
-        self._note(f"{error.cause}; sent again after {wait_s:.1f} s")
+        self._note(f"{error.cause}; such requests are sent again")
         self._wait(wait_s)
 
     def _wait(self, seconds: float) -> None:

@@ -6,6 +6,7 @@ holds its line too, so that an answer without a line gets it when the ledger is 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
@@ -158,7 +159,10 @@ class Ledger:
             raise StoreError(what, next_step="make room, and start the same command again") from None
 
     def _append(self, line: LedgerLine) -> None:
-        os.write(self._descriptor, dumps(line).encode() + b"\n")
+        content, size = dumps(line).encode() + b"\n", os.fstat(self._descriptor).st_size
+        if os.write(self._descriptor, content) != len(content):
+            os.ftruncate(self._descriptor, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(self._descriptor)
         self._add(line)
 

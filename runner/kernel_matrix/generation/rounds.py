@@ -217,6 +217,7 @@ class Generation:
         if progress.round:
             parents = self._strategy(usable, self._settings.samples)[: self._settings.samples]
         progress.waiting = len(parents)
+        progress.is_ended = not parents
         for sample, parent in enumerate(parents):
             self._pool.submit(self._answer, self._request(progress, sample, parent))
 
@@ -301,7 +302,7 @@ class Generation:
 
     def _take(self, item: _Outcome | str) -> None:
         if isinstance(item, str):
-            self._tell(GenerationNote(text=item))
+            self._tell_once(item)
             return
         progress = self._problems[item.request.target.problem.id]
         progress.waiting -= 1
