@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kernel_matrix.api.compare_results import Comparison, ComparisonRules, compare, confirm
     from kernel_matrix.api.fleet import cancel_jobs, collect_records, list_chunks, read_log
     from kernel_matrix.api.fleet_plan import FleetCheck, FleetPlan, check_fleet, load_fleet
-    from kernel_matrix.api.generate import GenerationOptions, GenerationResult, generate
+    from kernel_matrix.api.generate import GenerationOptions, GenerationResult, GenerationSettings, generate
     from kernel_matrix.api.gpus import calibrate_gpus, find_gpus, inventory, watch_gpus
     from kernel_matrix.api.host import diagnose_host, sweep
     from kernel_matrix.api.images import build_image, list_images, lock_images, pull_images, unpack_image, verify_images
@@ -66,6 +66,7 @@ __all__ = [
     "FleetPlan",
     "GenerationOptions",
     "GenerationResult",
+    "GenerationSettings",
     "NightOptions",
     "Results",
     "RunEvent",
@@ -138,6 +139,7 @@ _MODULE_OF = {
     "FleetPlan": "fleet_plan",
     "GenerationOptions": "generate",
     "GenerationResult": "generate",
+    "GenerationSettings": "generate",
     "NightOptions": "nightly",
     "QUESTIONS": "analyze",
     "Results": "results",

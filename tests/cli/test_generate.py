@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
 
 import pytest
 
-from kernel_matrix.cli import generate as verb
-from kernel_matrix.errors import InfrastructureError
 from tests.baddays.field import new_field
 from tests.generation.recording import serving
 
@@ -158,10 +157,8 @@ def test_endpoint_without_a_valid_key_is_told_at_once(field):
     assert len(server.requests) == 1
 
 
-def test_missing_dependency_is_told(monkeypatch):
-    monkeypatch.setitem(sys.modules, "httpx", None)
-    monkeypatch.delitem(sys.modules, "kernel_matrix.api.generate", raising=False)
-    monkeypatch.delitem(sys.modules, "kernel_matrix.generation.chat", raising=False)
-    with pytest.raises(InfrastructureError, match="httpx is not installed") as error:
-        verb.generate()
-    assert "kernel-matrix[client]" in error.value.next_step
+def test_missing_dependency_is_told():
+    program = "import sys; sys.modules['httpx'] = None; from kernel_matrix.cli import main; main()"
+    done = subprocess.run((sys.executable, "-c", program, "generate"), check=False, capture_output=True, text=True)
+    assert done.returncode == 4
+    assert done.stderr == "error: httpx is not installed\n  → pip install 'kernel-matrix[client]'\n"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kernel_matrix.api.judge_candidates import CandidateJudge, SentCandidate, result_of
 from kernel_matrix.api.plan import load_matrix
@@ -48,6 +48,7 @@ __all__ = [
     "GenerationOptions",
     "GenerationProgress",
     "GenerationResult",
+    "GenerationSettings",
     "GenerationStarted",
     "Language",
     "PromptOptions",
@@ -56,7 +57,6 @@ __all__ = [
     "parse_language",
 ]
 
-DEFAULT_KEY_VARIABLE: Final = "OPENAI_API_KEY"
 _RESULT_FOLDER: Final = "results"
 _PLAIN_SOURCE: Final = "class ModelNew:\n    pass\n"
 """Candidate without a kernel: all that can keep it from being judged are problem, GPU, dtype and toolchain."""
@@ -67,33 +67,25 @@ class GenerationOptions:
     """Options of a generation."""
 
     matrix: Path
+    settings: GenerationSettings
+    """What is asked; without a price, that of ``prices`` is taken."""
     folder: Path = Path("generated")
     """Where candidates, answers, the ledger and results are kept. The same folder goes on with what is there."""
-    model: str = ""
     base_url: str = ""
     """Address of an OpenAI-compatible endpoint, up to ``/chat/completions``."""
     recorded: Path | None = None
     """Folder of recorded answers that take the place of an endpoint; see
     :mod:`kernel_matrix.generation.recorded_server`."""
-    api_key_env: str = DEFAULT_KEY_VARIABLE
+    api_key_env: str = "OPENAI_API_KEY"
     """Name of the environment variable of the key; it need not be set for an endpoint without keys."""
+    timeout_s: float = 600.0
+    """Longest time from sending a request to the end of its answer."""
     problems: Sequence[str] = ()
     """Globs on the ids of the matrix's problems; none: all."""
     gpu: str = ""
     """Names of the matrix, as are ``dtype`` and ``toolchain``; empty: its first."""
     dtype: str = ""
     toolchain: str = ""
-    prompt: PromptOptions = field(default_factory=PromptOptions)
-    samples: int = 4
-    rounds: int = 1
-    strategy: str = "refine"
-    temperature: float | None = None
-    seed: int = 0
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of each request; None removes a field."""
-    concurrency: int = 4
-    timeout_s: float = 600.0
-    budget: GenerationBudget = field(default_factory=GenerationBudget)
     prices: Path | None = None
     runs: Path | None = None
     """Folder for a copy of the candidates in the layout of KernelBench's ``runs/<run>``."""
@@ -120,7 +112,7 @@ def first_prompts(options: GenerationOptions) -> Iterator[tuple[str, str]]:
         UsageError: An option cannot be used.
         NothingSelectedError: No problem is selected.
     """
-    writer = PromptWriter(options.prompt)
+    writer = PromptWriter(options.settings.prompt)
     for target in _targets(load_matrix(options.matrix), options):
         yield target.problem.id, writer.first(target)
 
@@ -145,11 +137,13 @@ def generate(
         NothingSelectedError: No problem is selected.
         InfrastructureError: The endpoint does not answer, a file cannot be written, or nothing can be judged here.
     """
-    if not options.model or not (options.base_url or options.recorded):
+    settings = options.settings
+    if not settings.model or not (options.base_url or options.recorded):
         raise UsageError("no model, or no endpoint, is named", next_step="give --model NAME and --base-url URL")
     matrix = load_matrix(options.matrix)
     targets = _targets(matrix, options)
-    settings = _settings(options)
+    if settings.price is None:
+        settings = replace(settings, price=read_price(options.prices or BUNDLED_PRICES, settings.model))
     with ExitStack() as undo:
         endpoint = _endpoint(options, undo)
         judge = evaluator or undo.enter_context(_judging_here(matrix, targets, options, command))
@@ -162,22 +156,6 @@ def generate(
             listener=listener,
             runs=options.runs,
         ).run()
-
-
-def _settings(options: GenerationOptions) -> GenerationSettings:
-    return GenerationSettings(
-        model=options.model,
-        prompt=options.prompt,
-        samples=options.samples,
-        rounds=options.rounds,
-        strategy=options.strategy,
-        temperature=options.temperature,
-        seed=options.seed,
-        fields=options.fields,
-        concurrency=options.concurrency,
-        budget=options.budget,
-        price=read_price(options.prices or BUNDLED_PRICES, options.model),
-    )
 
 
 def _endpoint(options: GenerationOptions, undo: ExitStack) -> ChatEndpoint:

@@ -109,20 +109,12 @@ def generate(
         what = f"{error.name} is not installed"
         raise InfrastructureError(what, next_step="pip install 'kernel-matrix[client]'") from None
 
-    options = api.GenerationOptions(
-        matrix=matrix,
-        folder=out,
+    prompt_options = api.PromptOptions(
+        template=prompt, language=api.parse_language(language), hardware=hardware, precision=precision
+    )
+    settings = api.GenerationSettings(
         model=model,
-        base_url=base_url,
-        recorded=recorded,
-        api_key_env=api_key_env,
-        problems=tuple(problem or ()),
-        gpu=gpu,
-        dtype=dtype,
-        toolchain=toolchain,
-        prompt=api.PromptOptions(
-            template=prompt, language=api.parse_language(language), hardware=hardware, precision=precision
-        ),
+        prompt=prompt_options,
         samples=samples,
         rounds=rounds,
         strategy=strategy,
@@ -130,8 +122,20 @@ def generate(
         seed=seed,
         fields=dict(map(_parse_field, field or ())),
         concurrency=concurrency,
-        timeout_s=timeout_s,
         budget=api.GenerationBudget(usd=budget_usd, tokens=budget_tokens, seconds=budget_s),
+    )
+    options = api.GenerationOptions(
+        matrix=matrix,
+        settings=settings,
+        folder=out,
+        base_url=base_url,
+        recorded=recorded,
+        api_key_env=api_key_env,
+        timeout_s=timeout_s,
+        problems=tuple(problem or ()),
+        gpu=gpu,
+        dtype=dtype,
+        toolchain=toolchain,
         prices=prices,
         runs=runs,
         sandbox=sandbox,

@@ -47,6 +47,7 @@ _GIVEN_UP_IN_A_ROW: Final = 3
 """After so many requests in a row that the endpoint did not answer, nothing more is sent: it is down."""
 _OWN_FIELDS: Final = ("model", "messages", "n", "stream")
 """Fields of a request that the user cannot set: one request has one answer, in one piece."""
+_NO_USAGE: Final = "the endpoint does not say how many tokens an answer took"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +82,6 @@ class GenerationSettings:
         for name in self.fields:
             if name in _OWN_FIELDS:
                 raise UsageError(f"--field {name} cannot be set", next_step="use --model, --samples and --prompt")
-        if self.budget.usd is not None and self.price is None:
-            what = f"--budget-usd cannot be kept: the price of {self.model} is unknown"
-            raise UsageError(what, next_step="add the model to a file, and name it with --prices")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +136,7 @@ class Generation:
         runs: See :class:`CandidateFiles`.
 
     Raises:
-        UsageError: The prompt cannot be used.
+        UsageError: The prompt cannot be used, or the budget cannot be kept.
         PluginError: The strategy is unknown.
     """
 
@@ -153,6 +151,9 @@ class Generation:
         listener: GenerationListener = lambda _progress: None,
         runs: Path | None = None,
     ) -> None:
+        if settings.budget.usd is not None and settings.price is None:
+            what = f"--budget-usd cannot be kept: the price of {settings.model} is unknown"
+            raise UsageError(what, next_step="add the model to a file, and name it with --prices")
         self._settings = settings
         self._folder = folder
         self._endpoint = endpoint
@@ -166,6 +167,7 @@ class Generation:
         self._stopping = threading.Event()
         self._started = time.monotonic()
         self._told: set[str] = set()
+        self._lock = threading.Lock()
         self._given_up_in_a_row = 0
         self._sent = self._without_answer = 0
 
@@ -249,9 +251,26 @@ class Generation:
     def _answer(self, request: _ChatRequest) -> None:
         """Find or get the answer to a request, and store it; runs in a thread of the pool."""
         try:
-            self._inbox.put(self._outcome(request))
-        except Exception as error:  # noqa: BLE001  # the calling thread raises it, or tells it
-            self._inbox.put(_Outcome(request=request, error=error))
+            outcome = self._outcome(request)
+        except RequestGivenUpError as error:
+            outcome = _Outcome(request=request, error=self._weigh(error))
+        except Exception as error:  # noqa: BLE001  # the calling thread raises it
+            outcome = _Outcome(request=request, error=error)
+        # At once, since the calling thread may be evaluating: nothing more is to be paid for.
+        if outcome.error is not None and not isinstance(outcome.error, RequestGivenUpError):
+            self._stopping.set()
+        self._inbox.put(outcome)
+
+    def _weigh(self, error: RequestGivenUpError) -> Exception:
+        """Return ``error``, or the one that ends the generation if the endpoint seems to be down."""
+        if not error.is_endpoint:
+            return error
+        with self._lock:
+            self._given_up_in_a_row += 1
+            if self._given_up_in_a_row < _GIVEN_UP_IN_A_ROW:
+                return error
+        step = "look after the endpoint or --base-url, and start the same command again; answers so far are kept"
+        return InfrastructureError(f"the endpoint does not answer: {error.what}", next_step=step)
 
     def _outcome(self, request: _ChatRequest) -> _Outcome:
         stored = self._ledger.find(request.digest)
@@ -267,6 +286,12 @@ class Generation:
         reply = self._chat.ask(request.body)
         line = self._line(request, reply)
         self._ledger.keep(line, request.body, reply.response)
+        with self._lock:
+            self._given_up_in_a_row = 0
+        if reply.answer.tokens is None and budget.needs_usage:
+            raise UsageError(
+                f"{_NO_USAGE}, so that the budget cannot be kept", next_step="give --budget-s, or no budget"
+            )
         return _Outcome(request=request, stored=StoredAnswer(line=line, response=reply.response))
 
     def _line(self, request: _ChatRequest, reply: ChatReply) -> LedgerLine:
@@ -309,17 +334,10 @@ class Generation:
         if item.stored is not None:
             self._take_answer(progress, item.request, item.stored, was_stored=item.was_stored)
         elif isinstance(item.error, RequestGivenUpError):
-            self._give_up(item.error)
+            self._without_answer += 1
+            self._tell_once(item.error.what)
         elif item.error is not None:
             raise item.error
-
-    def _give_up(self, error: RequestGivenUpError) -> None:
-        self._without_answer += 1
-        self._tell_once(error.what)
-        self._given_up_in_a_row += error.is_endpoint
-        if self._given_up_in_a_row >= _GIVEN_UP_IN_A_ROW:
-            step = "look after the endpoint or --base-url, and start the same command again; answers so far are kept"
-            raise InfrastructureError(f"the endpoint does not answer: {error.what}", next_step=step)
 
     def _take_answer(
         self, progress: _ProblemProgress, request: _ChatRequest, stored: StoredAnswer, *, was_stored: bool
@@ -332,19 +350,12 @@ class Generation:
         if was_stored:
             return
         self._sent += 1
-        self._given_up_in_a_row = 0
         if answer.finish_reason == CUT_OFF:
             self._tell_once("an answer was cut off at the limit of tokens; --field max_tokens=N sets a higher one")
         if answer.tokens is None:
-            self._miss_usage()
+            self._tell_once(f"{_NO_USAGE}; counts and costs in the ledger are null")
         elif line.usd is None:
             self._tell_once(f"the price of {line.model} is unknown, and so is the cost; --prices FILE has prices")
-
-    def _miss_usage(self) -> None:
-        what = "the endpoint does not say how many tokens an answer took"
-        if self._settings.budget.needs_usage:
-            raise UsageError(f"{what}, so that the budget cannot be kept", next_step="give --budget-s, or no budget")
-        self._tell_once(f"{what}; counts and costs in the ledger are null")
 
     def _attempt(self, request: _ChatRequest, answer: ChatAnswer) -> GenerationAttempt:
         problem, name = request.target.problem.id, f"r{request.round}-s{request.sample}-{request.digest[:8]}"
