@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from kernel_matrix.errors import InfrastructureError, UsageError
@@ -225,6 +227,23 @@ def test_refusal_by_the_endpoint_keeps_what_came_before(tmp_path):
     assert len(ledger_of(tmp_path)) == 3
     with serving(tmp_path, FIRST, FIRST) as server:
         assert generation(server, tmp_path, samples=20).run().sent == 17
+
+
+def test_refusal_stops_sending_while_candidates_are_judged(tmp_path):
+    class WaitingEvaluator(StubEvaluator):
+        def evaluate(self, candidates):
+            while run._inbox.qsize() < 19:  # every other request has its outcome
+                time.sleep(0.01)
+            return super().evaluate(candidates)
+
+    goals = [target(tmp_path, f"p{number}") for number in range(20)]
+    refused = {"status": 401, "times": 1}
+    with serving(tmp_path, {**FIRST, "times": 1}, refused, FIRST) as server:
+        once = {"samples": 1, "concurrency": 1}
+        run = generation(server, tmp_path, targets=goals, evaluator=WaitingEvaluator(), **once)
+        with pytest.raises(UsageError, match="HTTP 401"):
+            run.run()
+    assert len(server.requests) == 2
 
 
 def test_interrupt_stores_answers_that_are_on_their_way(tmp_path):
