@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from kernel_matrix.generation.budget import GenerationBudget
 from kernel_matrix.generation.generation_events import CandidateJudged, GenerationNote
 from kernel_matrix.generation.prices import ModelPrice
 from kernel_matrix.generation.strategies import STRATEGIES
+from kernel_matrix.matrix import GpuAxis
 from kernel_matrix.model.evaluation import EvaluationResult
 from kernel_matrix.sources import load_candidates
 from tests.generation.recording import (
@@ -104,6 +106,15 @@ def test_prompts_are_the_same_when_the_generation_goes_on(tmp_path):
     with serving(tmp_path, FIRST, REPAIRED) as server:
         generation(server, tmp_path, evaluator=StubEvaluator({"x + 2": wrong}), rounds=2).run()
         assert generation(server, tmp_path, rounds=2).run().sent == 0
+
+
+def test_answers_are_judged_anew_on_another_gpu(tmp_path):
+    elsewhere = replace(target(tmp_path), gpu=GpuAxis(name="l4", platform="cuda"))
+    evaluator = StubEvaluator()
+    with serving(tmp_path, FIRST) as server:
+        generation(server, tmp_path).run()
+        result = generation(server, tmp_path, targets=[elsewhere], evaluator=evaluator).run()
+    assert (result.sent, len(evaluator.asked)) == (0, 2)
 
 
 def test_more_samples_and_rounds_send_the_new_ones_alone(tmp_path):

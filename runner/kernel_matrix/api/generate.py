@@ -182,7 +182,15 @@ def _targets(matrix: Matrix, options: GenerationOptions) -> list[PromptTarget]:
     for chosen in selected:
         dtypes = [it for it in matrix.dtypes if it in chosen.problem.dtypes and options.dtype in ("", it.value)]
         if dtypes and matches(chosen.problem.id, options.problems):
-            targets.append(PromptTarget(problem=chosen.problem, workloads=chosen.workloads, gpu=gpu, dtype=dtypes[0]))
+            targets.append(
+                PromptTarget(
+                    problem=chosen.problem,
+                    workloads=chosen.workloads,
+                    gpu=gpu,
+                    toolchain=options.toolchain or matrix.toolchains[0].name,
+                    dtype=dtypes[0],
+                )
+            )
     if not targets:
         wanted = next(iter(options.problems), "*")
         hint = suggestion(wanted, [chosen.problem.id for chosen in selected])

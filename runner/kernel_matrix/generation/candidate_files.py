@@ -58,14 +58,14 @@ class CandidateFiles:
             name = f"level_{match[1]}_problem_{match[2]}_sample_{number}_kernel.py"
             _write(self._runs / name, candidate.source)
 
-    def read_result(self, candidate: GeneratedCandidate) -> EvaluationResult | None:
-        """Return the result of an earlier evaluation; None if there is none."""
+    def read_result(self, candidate: GeneratedCandidate, place: str) -> EvaluationResult | None:
+        """Return the result of an earlier evaluation at a place; None if there is none."""
         try:
-            return EvaluationResult.from_json(read_object(self._evaluation(candidate)))
+            return EvaluationResult.from_json(read_object(self._evaluation(candidate, place)))
         except (UntrustedJsonError, TypeError):  # it is evaluated again, which costs no money
             return None
 
-    def write_result(self, candidate: GeneratedCandidate, result: EvaluationResult) -> EvaluationResult:
+    def write_result(self, candidate: GeneratedCandidate, place: str, result: EvaluationResult) -> EvaluationResult:
         """Keep the result of an evaluation, and return it as it will be read.
 
         Prompts are made of it, and have to be the same when the generation goes on.
@@ -74,11 +74,11 @@ class CandidateFiles:
             StoreError: It cannot be written.
         """
         text = dumps(result)
-        _write(self._evaluation(candidate), text)
+        _write(self._evaluation(candidate, place), text)
         return EvaluationResult.from_json(parse_object(text.encode()))
 
-    def _evaluation(self, candidate: GeneratedCandidate) -> Path:
-        return self._folder / _EVALUATION_FOLDER / candidate.problem / f"{candidate.name}.json"
+    def _evaluation(self, candidate: GeneratedCandidate, place: str) -> Path:
+        return self._folder / _EVALUATION_FOLDER / place / candidate.problem / f"{candidate.name}.json"
 
     def _metadata(self, attempt: GenerationAttempt, line: LedgerLine) -> str:
         origin = Origin(

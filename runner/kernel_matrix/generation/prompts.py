@@ -58,6 +58,12 @@ class PromptTarget:
     workloads: Sequence[Workload]
     gpu: GpuAxis
     dtype: Dtype
+    toolchain: str = ""
+
+    @property
+    def place(self) -> str:
+        """Name of where candidates are judged, for a folder."""
+        return "_".join(filter(None, (self.gpu.name, self.toolchain, self.dtype.value)))
 
 
 class PromptWriter:

@@ -394,14 +394,19 @@ class Generation:
         for attempt in (one for progress in ready for one in progress.in_order()):
             if attempt.candidate is None or attempt.result is not None:
                 continue
-            known = self._files.read_result(attempt.candidate)
+            known = self._files.read_result(attempt.candidate, self._place(attempt.problem))
             if known is None:
                 new.append(attempt.candidate)
             else:
                 self._take_result(attempt.candidate, known)
         for candidate, result in self._evaluator.evaluate(new) if new else ():
             # One that says nothing of the candidate is not kept: it is evaluated again when the generation goes on.
-            self._take_result(candidate, self._files.write_result(candidate, result) if result.is_score else result)
+            if result.is_score:
+                result = self._files.write_result(candidate, self._place(candidate.problem), result)  # noqa: PLW2901  # as it will be read
+            self._take_result(candidate, result)
+
+    def _place(self, problem: str) -> str:
+        return self._problems[problem].target.place
 
     def _take_result(self, candidate: GeneratedCandidate, result: EvaluationResult) -> None:
         attempts = self._problems[candidate.problem].attempts
