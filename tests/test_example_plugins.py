@@ -103,6 +103,17 @@ def test_platform_cell_passes_on_its_device(records):
     assert [session["transport"] for session in record["sessions"]] == ["abacus-file"] * len(record["sessions"])
 
 
+def test_strategy_begins_every_other_sample_anew(installed):
+    program = (
+        "from kernel_matrix.generation import GenerationAttempt\n"
+        "from kernel_matrix.generation.strategies import STRATEGIES\n"
+        "first = GenerationAttempt(problem='halved', name='first', sample=0, round=0)\n"
+        "parents = STRATEGIES.load('half_anew')([first], 3)\n"
+        "print([parent and parent.name for parent in parents])"
+    )
+    assert python(program, packages=installed).strip() == "['first', None, 'first']"
+
+
 def test_check_fails_a_candidate(records):
     outcome = records["clipped/mine"]["outcome"]
     assert outcome["status"] == "incorrect_values"
