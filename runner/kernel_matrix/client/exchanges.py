@@ -47,16 +47,16 @@ class Evaluation:
     key: str | None
     """Names the request: sent again, it is the same evaluation."""
     state: str
-    """``queued``, ``running``, ``ended`` or ``cancelled``."""
+    """``queued``, ``running``, ``ended``, ``cancelled`` or ``expired``."""
     created_at: str
     ended_at: str | None
     result: EvaluationResult | None
-    """None before the end, and if it was cancelled."""
+    """None before the end, and if it was cancelled or has expired."""
 
     @property
     def has_ended(self) -> bool:
         """Whether nothing more will become of it."""
-        return self.state in ("ended", "cancelled")
+        return self.state in ("ended", "cancelled", "expired")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
