@@ -58,9 +58,12 @@ def test_candidates_are_judged_repaired_and_recorded(field, answers):
     repairs = [request["messages"][-1]["content"] for request in server.requests[2:]]
     assert all("elements beyond tolerance" in text for text in repairs)
     out = field.root / "generated"
-    runs = [json.loads(path.read_text()) for path in (out / "results" / "baddays" / "runs").glob("*.json")]
-    # Samples with the same code are judged once.
-    assert [run["counts"] for run in runs] == [{"incorrect_values": 1, "passed": 1}]
+    results = out / "results" / "baddays"
+    runs = [json.loads(path.read_text()) for path in (results / "runs").glob("*.json")]
+    assert [run["counts"] for run in runs] == [{"incorrect_values": 2, "passed": 2}]
+    cells = [json.loads(path.read_text())["cell"] for path in (results / "records").glob("*.json")]
+    origins = {(cell["origin"]["model"], cell["origin"]["round"], cell["origin"]["sample"]) for cell in cells}
+    assert origins == {("tester", round_, sample) for round_ in (0, 1) for sample in (0, 1)}
     assert server.authorizations == [f"Bearer {KEY}"] * 4
     said = [done.stdout, done.stderr, *(path.read_text() for path in out.rglob("*") if path.is_file())]
     assert [text for text in said if KEY in text] == []

@@ -60,14 +60,11 @@ WRONG = {
     "not a number": ("[policy]\ngpu_wait_s = nan\n", "policy.gpu_wait_s: nan is not allowed; must be finite"),
     "word": (
         "[protocol]\ntier = 'Publsh'\n",
-        "protocol.tier: 'Publsh' is not known; allowed: screen, publish; did you mean 'publish'?",
+        "protocol.tier: 'Publsh' is not known; allowed: values, quick, screen, publish; did you mean 'publish'?",
     ),
-    "text for the one allowed boolean": (
-        "[protocol]\ntime = 'no'\n",
-        "protocol.time: 'no' is not known; allowed: true",
-    ),
-    "the other boolean": ("[protocol]\ntime = false\n", "protocol.time: false is not known; allowed: true"),
-    "number for the one allowed boolean": ("[protocol]\ntime = 1\n", "protocol.time: 1 is not known; allowed: true"),
+    "text for a boolean": ("[protocol]\ntime = 'no'\n", "protocol.time: must be true or false, got the text 'no'"),
+    "number for a boolean": ("[protocol]\ntime = 1\n", "protocol.time: must be true or false, got the number 1"),
+    "boolean that the tier forbids": ("[protocol]\ntime = false\n", "protocol.time: must be true for tier 'screen'"),
     "element": (
         "[protocol]\nmodes = [\n'standard',\n'outliers']\n",
         "protocol.modes[1]: 'outliers' is not known; allowed: standard, outlier, exact; did you mean 'outlier'?",

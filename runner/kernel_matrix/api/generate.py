@@ -17,6 +17,7 @@ from kernel_matrix.errors import NothingSelectedError, UsageError, suggestion
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.generation import CandidateEvaluator, GeneratedCandidate
 from kernel_matrix.generation.budget import GenerationBudget
+from kernel_matrix.generation.candidate_files import CANDIDATE_FOLDER
 from kernel_matrix.generation.chat import ChatEndpoint
 from kernel_matrix.generation.generation_events import (
     AnswerReceived,
@@ -219,9 +220,9 @@ class _MatrixEvaluator:
     def evaluate(
         self, candidates: Sequence[GeneratedCandidate], /
     ) -> Iterator[tuple[GeneratedCandidate, EvaluationResult]]:
-        """See :class:`CandidateEvaluator`. Candidates with the same source are judged once."""
+        """See :class:`CandidateEvaluator`."""
         cells: dict[str, Cell] = {}
-        waiting: dict[str, list[GeneratedCandidate]] = {}
+        waiting: dict[str, GeneratedCandidate] = {}
         for candidate in candidates:
             try:
                 cell = self._judge.cell_of(self._sent(candidate))
@@ -229,14 +230,11 @@ class _MatrixEvaluator:
                 evidence = {"message": error.what}
                 yield candidate, EvaluationResult(Status.UNSUPPORTED.value, Fault.UNSUPPORTED.value, evidence=evidence)
             else:
-                cells[cell.id] = cell
-                waiting.setdefault(cell.id, []).append(candidate)
+                cells[cell.id], waiting[cell.id] = cell, candidate
         policy = RunPolicy(run_id=self.run_id, build_workers=self._judge.matrix.policy.build_workers)
         for record in self._judge.judge(tuple(cells.values()), policy):
             self.counts[record.outcome.status] += 1
-            result = result_of(record)
-            for candidate in waiting[record.cell_id]:
-                yield candidate, result
+            yield waiting[record.cell_id], result_of(record)
 
     def check(self, problem: str) -> None:
         """Check, before anything is paid for, that candidates for a problem can be judged here.
@@ -251,11 +249,13 @@ class _MatrixEvaluator:
             raise UsageError(f"{problem} cannot be judged: {error.what}", next_step=step) from None
 
     def _sent(self, candidate: GeneratedCandidate) -> SentCandidate:
-        options = self._options
+        options, file = self._options, f"{candidate.name}{candidate.suffix}"
         return SentCandidate(
             problem=candidate.problem,
             source=candidate.source,
             suffix=candidate.suffix,
+            # Its metadata make the record say who wrote it, in which round, and what it cost.
+            file=options.folder / CANDIDATE_FOLDER / candidate.problem / file if candidate.name else None,
             dtype=options.dtype,
             gpu=options.gpu,
             toolchain=options.toolchain,

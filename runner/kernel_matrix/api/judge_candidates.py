@@ -51,6 +51,8 @@ class SentCandidate:
     toolchain: str = ""
     tier: str = ""
     """``compile``, or a :class:`~kernel_matrix.model.enums.Tier`; empty: what the matrix asks for."""
+    file: Path | None = None
+    """File that has the source, with metadata beside it, in a folder of the problem; None: the source is kept here."""
     reference: str = ""
     """Source of a module with ``Model`` and ``get_inputs``, in place of ``problem``."""
 
@@ -145,7 +147,12 @@ class CandidateJudge:
         raise UsageError(loaded.unreadable[0].reason)
 
     def _read(self, sent: SentCandidate, problem: Problem) -> Candidate:
-        """Keep the source under a name made of its content, and read it as a file of a candidate."""
+        """Read the candidate's file; without one, keep the source under a name made of its content."""
+        if sent.file is not None:
+            try:
+                return read_candidate(sent.file, problem.id)
+            except UnreadableFileError as error:
+                raise UsageError(str(error)) from None
         if sent.suffix not in SUFFIXES:
             raise UsageError(f"no candidate is a {sent.suffix} file", next_step=f"choose one of {', '.join(SUFFIXES)}")
         name = _digest(sent.suffix + sent.source)

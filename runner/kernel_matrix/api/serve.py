@@ -39,8 +39,8 @@ __all__ = ["ServedMatrix", "ServiceOptions", "open_service", "serving"]
 _QUEUE_FILE: Final = "queue.sqlite"
 _MOST_AT_ONCE: Final = 20
 """Evaluations that are claimed together: being of one kind, they share a judge and a baseline."""
-_LEFT_EACH: Final = 3
-"""Evaluations left for each device when more are claimed: one is judged, and the processes of two start meanwhile."""
+_LEFT_EACH: Final = 20
+"""Evaluations left for each device when more are claimed, so that those are built while these are judged."""
 _MOST_IN_RUN: Final = 2000
 """Evaluations of a run, which remembers all of them."""
 _KEEPS_JUDGE_S: Final = 60.0
@@ -80,7 +80,7 @@ class ServedMatrix:
             run_id=new_run_id(), build_workers=judge.matrix.policy.build_workers, keeps_judge_s=_KEEPS_JUDGE_S
         )
         self._running: dict[str, tuple[str, str]] = {}
-        """Work of a cell → its digest when it was accepted, and its GPU; changed while holding ``_is_new``."""
+        """Cell id → digest of its work when it was accepted, and its GPU; changed while holding ``_is_new``."""
         self._counts: Counter[Status] = Counter()
 
     # ---- what the interface asks
@@ -96,7 +96,7 @@ class ServedMatrix:
         wanted = request.model_dump(exclude={"priority", "key", "timeout_s"})
         cell = self._judge.cell_of(SentCandidate(**wanted))
         return NewEvaluation(
-            digest=_work_of(cell),
+            digest=cell.id,
             place=cell.gpu.name,
             kind=f"{cell.problem.id} {cell.dtype.value} {cell.toolchain.name} {request.tier}",
             request=json.dumps(wanted),
@@ -183,7 +183,7 @@ class ServedMatrix:
         try:
             for event in events:
                 if event.happening is EventKind.CELL_ENDED and event.record is not None:
-                    self._note(event.cell, event.record)
+                    self._note(event.record)
                 elif event.happening is EventKind.GPU_QUARANTINED:
                     is_full.set()  # a new run looks at the device again
                 self.wake()
@@ -193,10 +193,10 @@ class ServedMatrix:
             self.wake()
             feeder.join()
 
-    def _note(self, cell: Cell, record: Record) -> None:
+    def _note(self, record: Record) -> None:
         self._counts[record.outcome.status] += 1
         with self._is_new:
-            digest, _ = self._running.pop(_work_of(cell))
+            digest, _ = self._running.pop(record.cell_id)
         is_final = record.outcome.fault is not Fault.INFRA
         self._queue.finish(digest, dumps(result_of(record)), is_final=is_final)
 
@@ -232,16 +232,11 @@ class ServedMatrix:
             except UsageError as error:  # noqa: PERF203  # the matrix was changed since it was accepted
                 self._queue.finish(work.digest, _machine_failed(error.what), is_final=False)
             else:
-                self._running[_work_of(cell)] = work.digest, place
+                self._running[cell.id] = work.digest, place
                 yield cell
 
     def _count_running(self) -> Counter[str]:
         return Counter(place for _, place in tuple(self._running.values()))
-
-
-def _work_of(cell: Cell) -> str:
-    """Name what answers requests for a cell."""
-    return f"{cell.id}-compile" if cell.compile_only else cell.id
 
 
 def _machine_failed(why: str) -> str:

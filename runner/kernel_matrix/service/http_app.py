@@ -97,6 +97,19 @@ class EvaluationList(BaseModel):
     evaluations: list[EvaluationAnswer]
 
 
+class ErrorText(BaseModel):
+    """What is wrong, and what to do."""
+
+    what: str
+    next_step: str
+
+
+class ErrorAnswer(BaseModel):
+    """Answer to a request that is not accepted."""
+
+    error: ErrorText
+
+
 class Evaluator(Protocol):
     """Interface between the HTTP service and the code that judges candidates."""
 
@@ -163,7 +176,11 @@ def _caller(request: Request, authorization: Annotated[str | None, Header()] = N
 
 
 Caller = Annotated[_Caller, Depends(_caller)]
-_router = APIRouter()
+_REFUSALS: Final = (
+    *(HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    *(*_STATUS.values(), HTTPStatus.SERVICE_UNAVAILABLE),
+)
+_router = APIRouter(responses={status.value: {"model": ErrorAnswer} for status in _REFUSALS})
 
 
 def make_app(service: Service) -> FastAPI:
@@ -216,7 +233,11 @@ def cancel(id: str, caller: Caller) -> EvaluationAnswer:  # noqa: A002  # its na
     return _answer(_one(caller, id))
 
 
-@_router.get("/evaluations/{id}/events")
+@_router.get(
+    "/evaluations/{id}/events",
+    response_class=StreamingResponse,
+    responses={HTTPStatus.OK.value: {"content": {"text/event-stream": {}}}},
+)
 def events(id: str, caller: Caller) -> StreamingResponse:  # noqa: A002  # its name in the URL
     """Stream the states of an evaluation as server-sent events, until it has ended."""
     _one(caller, id)
