@@ -63,7 +63,7 @@ WRONG = {
         "protocol.tier: 'Publsh' is not known; allowed: values, quick, screen, publish; did you mean 'publish'?",
     ),
     "text for a boolean": ("[protocol]\ntime = 'no'\n", "protocol.time: must be true or false, got the text 'no'"),
-    "number for the time of a protocol": ("[protocol]\ntime = 1\n", "protocol.time: must be true or false, got the number 1"),
+    "number for a switch": ("[protocol]\ntime = 1\n", "protocol.time: must be true or false, got the number 1"),
     "boolean that the tier forbids": ("[protocol]\ntime = false\n", "protocol.time: must be true for tier 'screen'"),
     "element": (
         "[protocol]\nmodes = [\n'standard',\n'outliers']\n",

@@ -19,7 +19,7 @@ import uvicorn
 from kernel_matrix.api.judge_candidates import CandidateJudge, SentCandidate, result_of
 from kernel_matrix.api.plan import load_matrix
 from kernel_matrix.api.run_cells import new_run_id, run_info, sweep_before_run
-from kernel_matrix.errors import UsageError
+from kernel_matrix.errors import KernelMatrixError, UsageError
 from kernel_matrix.executors.events import EventKind, RunEvent
 from kernel_matrix.executors.local import Run
 from kernel_matrix.executors.run_policy import RunPolicy
@@ -45,7 +45,7 @@ _MOST_IN_RUN: Final = 2000
 """Evaluations of a run, which remembers all of them."""
 _KEEPS_JUDGE_S: Final = 60.0
 _PAUSE_S: Final = 1.0
-"""Pause after a run that lost evaluations, since what failed may still fail."""
+"""Pause between runs, since what ended the last one may still fail."""
 _log = logging.getLogger(__name__)
 
 
@@ -74,13 +74,13 @@ class ServedMatrix:
         self._judge = judge
         self._queue = queue
         self._takes_references = takes_references
-        self._is_new = threading.Condition()
+        self._is_new = threading.Event()
         self._stop = threading.Event()
         self._policy = RunPolicy(
             run_id=new_run_id(), build_workers=judge.matrix.policy.build_workers, keeps_judge_s=_KEEPS_JUDGE_S
         )
         self._running: dict[str, tuple[str, str]] = {}
-        """Cell id → digest of its work when it was accepted, and its GPU; changed while holding ``_is_new``."""
+        """Cell id → digest of its work when it was accepted, and its GPU."""
         self._counts: Counter[Status] = Counter()
 
     # ---- what the interface asks
@@ -135,8 +135,7 @@ class ServedMatrix:
 
     def wake(self) -> None:
         """Look into the queue now."""
-        with self._is_new:
-            self._is_new.notify_all()
+        self._is_new.set()
 
     # ---- judging
 
@@ -174,7 +173,7 @@ class ServedMatrix:
             if not self._stop.is_set():  # else they stay what they are, and the next service judges them again
                 for digest, _ in lost.values():
                     self._queue.finish(digest, _machine_failed(why), is_final=False)
-                self._stop.wait(_PAUSE_S if lost else 0.0)
+            self._stop.wait(_PAUSE_S)
 
     def _judge_in(self, run: Run, events: Iterator[RunEvent]) -> None:
         is_full = threading.Event()
@@ -195,8 +194,7 @@ class ServedMatrix:
 
     def _note(self, record: Record) -> None:
         self._counts[record.outcome.status] += 1
-        with self._is_new:
-            digest, _ = self._running.pop(record.cell_id)
+        digest, _ = self._running.pop(record.cell_id)
         is_final = record.outcome.fault is not Fault.INFRA
         self._queue.finish(digest, dumps(result_of(record)), is_final=is_final)
 
@@ -204,12 +202,12 @@ class ServedMatrix:
         """Give the run what is in the queue, a little more than its devices judge at once."""
         try:
             while not (is_full.is_set() or self._stop.is_set() or run.planned >= _MOST_IN_RUN):
-                with self._is_new:
-                    self._queue.expire()
-                    cells = self._claim()
-                    if not cells:
-                        self._is_new.wait(1.0)
-                run.add(cells)
+                self._is_new.clear()
+                self._queue.expire()
+                if cells := self._claim():
+                    run.add(cells)
+                else:
+                    self._is_new.wait(1.0)
             run.end()
         except Exception:  # noqa: BLE001  # ends the run, and the service goes on with another
             _log.exception("the queue cannot be read")
@@ -229,7 +227,7 @@ class ServedMatrix:
         for work in works:
             try:
                 cell = self._judge.cell_of(SentCandidate(**json.loads(work.request)))
-            except UsageError as error:  # noqa: PERF203  # the matrix was changed since it was accepted
+            except KernelMatrixError as error:  # noqa: PERF203  # the matrix was changed since, or the disk is full
                 self._queue.finish(work.digest, _machine_failed(error.what), is_final=False)
             else:
                 self._running[cell.id] = work.digest, place
