@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 import requests
-from prometheus_client.parser import text_string_to_metric_families
 
 from kernel_matrix.api.serve import ServiceOptions, serving
 from kernel_matrix.errors import UsageError
@@ -93,6 +92,7 @@ def test_reference_takes_the_place_of_a_problem(field, options):
 
 
 def test_metrics_count_what_has_ended(field, options):
+    text_string_to_metric_families = pytest.importorskip("prometheus_client.parser").text_string_to_metric_families
     with serving(options, port=0) as address:
         ended(address, submit(address, source(field, "honest"), "no Python at all"))
         metrics = requests.get(f"{address}/metrics", timeout=30).text

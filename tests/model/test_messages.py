@@ -383,7 +383,7 @@ def test_what_never_ran_has_no_times(status):
 def test_a_finding_can_always_be_told_once_something_was_timed(status):
     found = SessionEnded(status, Stage.TIME, EVIDENCE).once_timed()
     assert (found.stage, found.evidence) == (Stage.TIME, EVIDENCE)
-    if status in (Status.IMAGE_ERROR, Status.COMPILED, Status.POLICY_VIOLATION):
+    if status in (Status.IMAGE_ERROR, Status.VERIFIED, Status.COMPILED, Status.POLICY_VIOLATION):
         assert status not in ONCE_TIMED  # found by the host, before there is a judge
         return
     report = replace(REPORT, status=found.status, workloads=(replace(WORKLOAD, status=found.status),))
