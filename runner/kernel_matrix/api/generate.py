@@ -12,7 +12,7 @@ from typing import Final
 
 from kernel_matrix.api.judge_candidates import CandidateJudge, SentCandidate, result_of
 from kernel_matrix.api.plan import load_matrix
-from kernel_matrix.api.run_cells import new_run_id, run_info, sweep_before_run
+from kernel_matrix.api.run_cells import new_run_id
 from kernel_matrix.errors import NothingSelectedError, UsageError, suggestion
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.generation import CandidateEvaluator, GeneratedCandidate
@@ -37,7 +37,6 @@ from kernel_matrix.matrix import GpuAxis, Matrix
 from kernel_matrix.matrix.globs import matches
 from kernel_matrix.model.enums import Fault, Language, Status
 from kernel_matrix.model.evaluation import EvaluationResult
-from kernel_matrix.model.instants import utc_now
 from kernel_matrix.plan import Cell, load_selection
 
 __all__ = [
@@ -273,14 +272,8 @@ def _judging_here(
     """
     folder = options.folder / _RESULT_FOLDER / matrix.name
     judge = CandidateJudge(matrix, folder, sandbox=options.sandbox, lock=options.lock)
-    sweep_before_run(judge.host.sandbox)
     evaluator = _MatrixEvaluator(judge, options, new_run_id())
     for target in targets:
         evaluator.check(target.problem.id)
-    info = run_info(matrix, evaluator.run_id, engine=judge.host.sandbox.name, command=command, planned=0)
-    judge.store.save_run(info)
-    try:
+    with judge.described(evaluator.run_id, evaluator.counts, command=command):
         yield evaluator
-    finally:
-        counts = dict(evaluator.counts)
-        judge.store.save_run(replace(info, ended_at=utc_now(), planned=sum(counts.values()), counts=counts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from kernel_matrix.api.problems import Problem, write_problem
+from kernel_matrix.api.run_cells import run_info, sweep_before_run
 from kernel_matrix.errors import StoreError, UsageError, suggestion
 from kernel_matrix.executors.events import EventKind, RunEvent
 from kernel_matrix.executors.local import Run
@@ -19,14 +20,15 @@ from kernel_matrix.hosts.survey import AUTO, HostSurvey, survey
 from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.matrix.tiers import TIERS, with_protocol
-from kernel_matrix.model.enums import Tier
+from kernel_matrix.model.enums import Status, Tier
 from kernel_matrix.model.evaluation import WORKLOAD_COLUMNS, EvaluationResult
+from kernel_matrix.model.instants import utc_now
 from kernel_matrix.model.messages import to_json
 from kernel_matrix.plan import Cell, SelectedProblem, Selection, devices_matching, load_selection, make_plan
 from kernel_matrix.results.record import Record, record_to_json
 from kernel_matrix.results.rows import cell_rows, host_row
 from kernel_matrix.results.store import RecordStore
-from kernel_matrix.sources import Candidate, load_candidates, load_source
+from kernel_matrix.sources import Candidate, load_source
 from kernel_matrix.sources.document import UnreadableFileError
 from kernel_matrix.sources.folder import PROBLEM_FILE, SUFFIXES, read_candidate
 
@@ -104,11 +106,7 @@ class CandidateJudge:
 
     def judge(self, cells: Sequence[Cell], policy: RunPolicy) -> Iterator[Record]:
         """Run cells and yield the last record of each as it ends; fewer if :meth:`stop` is called."""
-        run = Run(cells, self.host, self.store, policy)
-        self._running.add(run)
-        with run.running() as events:
-            if self._is_stopped:
-                run.stop()
+        with self._started(Run(cells, self.host, self.store, policy)) as events:
             for event in events:
                 if event.happening is EventKind.CELL_ENDED and event.record is not None:
                     yield event.record
@@ -117,17 +115,45 @@ class CandidateJudge:
     def opened(self, policy: RunPolicy) -> Iterator[tuple[Run, Iterator[RunEvent]]]:
         """Open a run that cells are added to while it goes on, and provide it with its events."""
         run = Run((), self.host, self.store, policy, is_open=True)
-        self._running.add(run)
-        with run.running() as events:
-            if self._is_stopped:
-                run.stop()
+        with self._started(run) as events:
             yield run, events
+
+    @contextmanager
+    def described(
+        self, run_id: str, counts: Mapping[Status, int], *, command: Sequence[str] = ()
+    ) -> Iterator[tuple[str, ...]]:
+        """Keep the description of what is judged under ``run_id``, and complete it at the end.
+
+        Before, what dead runs left is removed; a line for each is provided.
+
+        Args:
+            run_id: Name of the run in records.
+            counts: Status → cells that ended so, as it is at the end.
+            command: Words of the command line.
+        """
+        removed = sweep_before_run(self.host.sandbox)
+        info = run_info(self.matrix, run_id, engine=self.host.sandbox.name, command=command, planned=0)
+        self.store.save_run(info)
+        try:
+            yield removed
+        finally:
+            ended = dict(counts)
+            self.store.save_run(replace(info, ended_at=utc_now(), planned=sum(ended.values()), counts=ended))
 
     def stop(self) -> None:
         """End what is being judged, now and from now on; cells that have not ended leave no record."""
         self._is_stopped = True
         for run in tuple(self._running):
             run.stop()
+
+    @contextmanager
+    def _started(self, run: Run) -> Iterator[Iterator[RunEvent]]:
+        """Start a run that :meth:`stop` ends, and provide its events."""
+        self._running.add(run)
+        with run.running() as events:
+            if self._is_stopped:
+                run.stop()
+            yield events
 
     def _problem_of(self, sent: SentCandidate) -> SelectedProblem:
         if not sent.reference:
@@ -147,27 +173,23 @@ class CandidateJudge:
         raise UsageError(loaded.unreadable[0].reason)
 
     def _read(self, sent: SentCandidate, problem: Problem) -> Candidate:
-        """Read the candidate's file; without one, keep the source under a name made of its content."""
-        if sent.file is not None:
-            try:
-                return read_candidate(sent.file, problem.id)
-            except UnreadableFileError as error:
-                raise UsageError(str(error)) from None
+        """Read the candidate's file, or the one in which its source is kept."""
+        try:
+            return read_candidate(sent.file or self._keep(sent, problem.id), problem.id)
+        except UnreadableFileError as error:
+            raise UsageError(error.unreadable.reason) from None
+
+    def _keep(self, sent: SentCandidate, problem_id: str) -> Path:
+        """Keep a source under a name made of its content, and return its file."""
         if sent.suffix not in SUFFIXES:
             raise UsageError(f"no candidate is a {sent.suffix} file", next_step=f"choose one of {', '.join(SUFFIXES)}")
         name = _digest(sent.suffix + sent.source)
-        # A folder for each, since the files of a folder are read together.
-        folder = self._sources / name
-        file = folder / problem.id / f"{name}{sent.suffix}"
+        file = self._sources / name / problem_id / f"{name}{sent.suffix}"
         with _keeping():
             if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 replace_file(file, sent.source)
-        found, refused = load_candidates("folder", folder, {problem.id: problem})
-        for candidate in found:
-            if candidate.problem_id == problem.id:
-                return candidate
-        raise UsageError(refused[0].reason)
+        return file
 
 
 def kept_candidates(folder: Path, names: Iterable[tuple[str, str]]) -> Iterator[Candidate]:

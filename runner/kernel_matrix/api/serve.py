@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ import uvicorn
 
 from kernel_matrix.api.judge_candidates import CandidateJudge, SentCandidate, result_of
 from kernel_matrix.api.plan import load_matrix
-from kernel_matrix.api.run_cells import new_run_id, run_info, sweep_before_run
+from kernel_matrix.api.run_cells import new_run_id
 from kernel_matrix.errors import KernelMatrixError, UsageError
 from kernel_matrix.executors.events import EventKind, RunEvent
 from kernel_matrix.executors.local import Run
@@ -26,7 +26,6 @@ from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.hosts.survey import AUTO
 from kernel_matrix.model.enums import Fault, Status
 from kernel_matrix.model.evaluation import EvaluationResult
-from kernel_matrix.model.instants import utc_now
 from kernel_matrix.model.messages import dumps
 from kernel_matrix.plan import Cell, devices_matching
 from kernel_matrix.results.record import Record
@@ -119,7 +118,7 @@ class ServedMatrix:
 
     def workers(self) -> Sequence[Mapping[str, Any]]:
         """Describe the devices of each GPU of the matrix, and how many evaluations are judged there now."""
-        running = self._count_running()
+        running = Counter(place for _, place in tuple(self._running.values()))
         return [
             {
                 "gpu": gpu.name,
@@ -142,22 +141,18 @@ class ServedMatrix:
     @contextmanager
     def judging(self) -> Iterator[None]:
         """Judge in the background; on leaving, what is being judged is ended and stays in the queue."""
-        judge = self._judge
-        for line in sweep_before_run(judge.host.sandbox):
-            _log.warning("%s", line)
-        info = run_info(judge.matrix, self._policy.run_id, engine=judge.host.sandbox.name, command=(), planned=0)
-        judge.store.save_run(info)
-        thread = threading.Thread(target=self._serve, name="judging")
-        thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            judge.stop()
-            self.wake()
-            thread.join()
-            judged = dict(self._counts)
-            judge.store.save_run(replace(info, ended_at=utc_now(), planned=sum(judged.values()), counts=judged))
+        with self._judge.described(self._policy.run_id, self._counts) as removed:
+            for line in removed:
+                _log.warning("%s", line)
+            thread = threading.Thread(target=self._serve, name="judging")
+            thread.start()
+            try:
+                yield
+            finally:
+                self._stop.set()
+                self._judge.stop()
+                self.wake()
+                thread.join()
 
     def _serve(self) -> None:
         """Run after run, judge what is in the queue. A run ends early if a device or the sandbox fails."""
@@ -176,18 +171,18 @@ class ServedMatrix:
             self._stop.wait(_PAUSE_S)
 
     def _judge_in(self, run: Run, events: Iterator[RunEvent]) -> None:
-        is_full = threading.Event()
-        feeder = threading.Thread(target=self._feed, args=(run, is_full), name="feeding")
+        is_ending = threading.Event()
+        feeder = threading.Thread(target=self._feed, args=(run, is_ending), name="feeding")
         feeder.start()
         try:
             for event in events:
                 if event.happening is EventKind.CELL_ENDED and event.record is not None:
                     self._note(event.record)
                 elif event.happening is EventKind.GPU_QUARANTINED:
-                    is_full.set()  # a new run looks at the device again
+                    is_ending.set()  # a new run looks at the device again
                 self.wake()
         finally:
-            is_full.set()
+            is_ending.set()
             run.stop()
             self.wake()
             feeder.join()
@@ -198,10 +193,10 @@ class ServedMatrix:
         is_final = record.outcome.fault is not Fault.INFRA
         self._queue.finish(digest, dumps(result_of(record)), is_final=is_final)
 
-    def _feed(self, run: Run, is_full: threading.Event) -> None:
+    def _feed(self, run: Run, is_ending: threading.Event) -> None:
         """Give the run what is in the queue, a little more than its devices judge at once."""
         try:
-            while not (is_full.is_set() or self._stop.is_set() or run.planned >= _MOST_IN_RUN):
+            while not (is_ending.is_set() or self._stop.is_set() or run.planned >= _MOST_IN_RUN):
                 self._is_new.clear()
                 self._queue.expire()
                 if cells := self._claim():
@@ -216,11 +211,9 @@ class ServedMatrix:
     def _claim(self) -> Sequence[Cell]:
         """Claim work for every GPU of the matrix whose devices may soon have none."""
         cells: list[Cell] = []
-        running = self._count_running()
         for worker in self.workers():
-            place, devices = worker["gpu"], max(1, len(worker["devices"]))
-            if running[place] <= _LEFT_EACH * devices:
-                cells += self._cells_of(place, self._queue.claim(place, _MOST_AT_ONCE))
+            if worker["running"] <= _LEFT_EACH * max(1, len(worker["devices"])):
+                cells += self._cells_of(worker["gpu"], self._queue.claim(worker["gpu"], _MOST_AT_ONCE))
         return cells
 
     def _cells_of(self, place: str, works: Sequence[ClaimedWork]) -> Iterator[Cell]:
@@ -232,9 +225,6 @@ class ServedMatrix:
             else:
                 self._running[cell.id] = work.digest, place
                 yield cell
-
-    def _count_running(self) -> Counter[str]:
-        return Counter(place for _, place in tuple(self._running.values()))
 
 
 def _machine_failed(why: str) -> str:

@@ -82,7 +82,7 @@ def contestants_of(cell: Cell, *, built: bool = False) -> tuple[Contestant, ...]
 
     A candidate that was ``built`` ahead of time gets the artifact.
     """
-    return (_candidate(cell, built=built), *_implementations(cell))
+    return (candidate_of(cell, built=built), *implementations_of(cell))
 
 
 def labels_of(cell: Cell) -> tuple[str, ...]:
@@ -91,7 +91,8 @@ def labels_of(cell: Cell) -> tuple[str, ...]:
     return (NO_LIBRARY,) if wanted and cell.problem.library is None else ()
 
 
-def _candidate(cell: Cell, *, built: bool) -> Contestant:
+def candidate_of(cell: Cell, *, built: bool) -> Contestant:
+    """Return the candidate; its files are read."""
     files = cell.candidate.code.written().values()
     source = b"".join(files)
     # The code that Triton and torch.compile generate depends on the call, so a build ahead of time may not cover it.
@@ -109,7 +110,7 @@ def _candidate(cell: Cell, *, built: bool) -> Contestant:
     )
 
 
-def _implementations(cell: Cell) -> Iterator[Contestant]:
+def implementations_of(cell: Cell) -> Iterator[Contestant]:
     """Yield the baseline first, then the protocol's rivals, each once."""
     yield _of_problem(cell.problem, Implementation.EAGER)
     for implementation in dict.fromkeys(cell.protocol.spec.baselines):

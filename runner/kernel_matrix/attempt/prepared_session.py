@@ -5,12 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kernel_matrix.attempt.assignment import Assignment, RunContext
-from kernel_matrix.attempt.contestants import Contestant, contestants_of
+from kernel_matrix.attempt.contestants import Contestant, candidate_of, contestants_of, implementations_of
 from kernel_matrix.attempt.folders import SessionFolders, candidate_folders, judge_folders, stage_candidate, stage_judge
 from kernel_matrix.attempt.pausing import pausing_on_request
 from kernel_matrix.attempt.role_specs import CellPlacement, candidate_spec, contestant_spec, judge_job, judge_spec
@@ -82,13 +82,19 @@ class PreparedSession:
 class _WaitingCandidate:
     """A candidate's process that waits for its session, and its folders."""
 
-    kind: tuple[Any, ...]
-    """Equal for requests that it can serve."""
     folders: SessionFolders
     spec: RoleSpec
     launch: Launch
-    undo: ExitStack = field(default_factory=ExitStack)
-    """Ends it, if it is a spare one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SpareCandidate:
+    """A candidate's process without a source, and how to end it."""
+
+    kind: tuple[Any, ...]
+    """Equal for requests that it can serve."""
+    waiting: _WaitingCandidate
+    undo: ExitStack
 
 
 class JudgeProcesses:
@@ -102,7 +108,7 @@ class JudgeProcesses:
         self._specs = specs
         self._launches = launches
         self._candidates = 0
-        self._spare: _WaitingCandidate | None = None
+        self._spare: _SpareCandidate | None = None
 
     def are_waiting(self) -> bool:
         """Wait until all have started; return True if none has ended yet."""
@@ -118,7 +124,7 @@ class JudgeProcesses:
         Raises:
             OSError: If a source cannot be read, or the disk is full.
         """
-        stage_judge(self._folders, request.of.cell, contestants_of(request.of.cell)[1:])
+        stage_judge(self._folders, request.of.cell, tuple(implementations_of(request.of.cell)))
 
     def start_spare(self, like: SessionRequest) -> None:
         """Start a candidate's process for a later request ``like`` this one, unless one waits.
@@ -127,11 +133,12 @@ class JudgeProcesses:
             SandboxError: If the sandbox does not answer.
             OSError: If the disk is full.
         """
-        if self._spare is not None and not are_waiting([self._spare.launch]):
+        if self._spare is not None and not are_waiting([self._spare.waiting.launch]):
             self.end_spare()
         if self._spare is None:
             with ExitStack() as undo:
-                self._spare = replace(self._start_candidate(like, undo, is_spare=True), undo=undo.pop_all())
+                waiting = self._start_candidate(like, None, undo)
+                self._spare = _SpareCandidate(_kind_of_candidate(like), waiting, undo.pop_all())
 
     def end_spare(self) -> None:
         """End the process of :meth:`start_spare` if no session has it."""
@@ -157,7 +164,8 @@ class JudgeProcesses:
         place = place_of(request.of, context, request.session, request.sanitizer)
         contestants = contestants_of(request.of.cell, built=artifact is not None)
         with ExitStack() as undo:
-            candidate = self._take_spare(request, undo) or self._start_candidate(request, undo)
+            candidate = self._take_spare(request, contestants[0], undo)
+            candidate = candidate or self._start_candidate(request, contestants[0], undo)
             folders = candidate.folders
             specs = (*self._specs, candidate.spec)
             isolation = {spec.role.value: asdict(context.sandbox.isolation(spec)) for spec in specs}
@@ -179,37 +187,36 @@ class JudgeProcesses:
             )
 
     def _start_candidate(
-        self, request: SessionRequest, undo: ExitStack, *, is_spare: bool = False
+        self, request: SessionRequest, candidate: Contestant | None, undo: ExitStack
     ) -> _WaitingCandidate:
-        """Start a candidate's process; a spare one has no source, which it does not read before it has a job."""
+        """Start the process of ``candidate``; None starts a spare one, which gets its source before its job."""
         artifact = request.artifact
-        candidate = contestants_of(request.of.cell, built=artifact is not None)[0]
         number, self._candidates = self._candidates, self._candidates + 1
-        made = candidate_folders(self._folders, number, candidate, has_artifact=artifact is not None)
+        like = candidate or candidate_of(request.of.cell, built=artifact is not None)
+        made = candidate_folders(self._folders, number, like, has_artifact=artifact is not None)
         folders = undo.enter_context(made)
-        if not is_spare:
+        if candidate is not None:
             stage_candidate(folders, candidate, artifact)
         place = place_of(request.of, self._context, request.session, request.sanitizer)
-        spec = candidate_spec(place, folders, candidate)
+        spec = candidate_spec(place, folders, like)
         (launch,) = undo.enter_context(launched(self._context.sandbox, [spec]))
-        return _WaitingCandidate(_kind_of_candidate(request), folders, spec, launch)
+        return _WaitingCandidate(folders, spec, launch)
 
-    def _take_spare(self, request: SessionRequest, undo: ExitStack) -> _WaitingCandidate | None:
-        """Give the spare process the source of ``request``; None if there is none that suits and lives."""
+    def _take_spare(self, request: SessionRequest, candidate: Contestant, undo: ExitStack) -> _WaitingCandidate | None:
+        """Give the spare process the source of ``candidate``; None if there is none that suits and lives."""
         spare = self._spare
-        if spare is None or spare.kind != _kind_of_candidate(request) or not are_waiting([spare.launch]):
+        if spare is None or spare.kind != _kind_of_candidate(request) or not are_waiting([spare.waiting.launch]):
             return None
         self._spare = None
         undo.push(spare.undo)
-        candidate = contestants_of(request.of.cell, built=request.artifact is not None)[0]
-        stage_candidate(spare.folders, candidate, request.artifact)
-        return spare
+        stage_candidate(spare.waiting.folders, candidate, request.artifact)
+        return spare.waiting
 
 
 def kind_of_judge(request: SessionRequest) -> tuple[Any, ...]:
     """Return all that the processes of judge, baseline and rivals depend on before they have sources."""
     of, cell = request.of, request.of.cell
-    others = [(one.name, one.uid, one.preloads) for one in contestants_of(cell)[1:]]
+    others = [(one.name, one.uid, one.preloads) for one in implementations_of(cell)]
     return (of.gpu, of.image, cell.toolchain, cell.policy, *others)
 
 
@@ -242,7 +249,7 @@ def judge_processes(
         OSError: If a source cannot be read, or the disk is full.
     """
     cell, place = request.of.cell, place_of(request.of, context, request.session, request.sanitizer)
-    others = contestants_of(cell)[1:]
+    others = tuple(implementations_of(cell))
     with judge_folders(context.scratch, others) as folders:
         if not is_spare:
             stage_judge(folders, cell, others)

@@ -174,8 +174,9 @@ class SessionPrefetch:
     def _started(self, request: SessionRequest) -> _Held:
         """Start a session: its candidate alone if there is a judge for it."""
         key = sharing_key(request)
-        judge = self._judge_for(key) or self._adopt_spare(request, key) or self._start_judge(request, key)
-        if judge not in self._judges:
+        judge = self._judge_for(key)
+        if judge is None:
+            judge = self._adopt_spare(request, key) or self._start_judge(request, key)
             self._judges.append(judge)
         judge.sessions += 1
         with ExitStack() as failed:

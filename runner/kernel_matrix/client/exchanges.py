@@ -55,7 +55,7 @@ class Evaluation:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will become of it."""
+        """True if its state does not change any more."""
         return self.state in ("ended", "cancelled", "expired")
 
 
@@ -91,7 +91,7 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """What comes of a call that was not answered."""
+    """A call that was not answered, in place of its answer."""
 
     why: str
 

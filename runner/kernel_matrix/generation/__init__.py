@@ -61,12 +61,12 @@ class GenerationAttempt:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the next round may start from it: it has no code, or a result that says something about the code."""
+        """True if the next round may start from it: it has no code, or a result that says something about the code."""
         return self.candidate is None or (self.result is not None and self.result.is_score)
 
     @property
     def is_right(self) -> bool:
-        """Whether its outputs are right."""
+        """True if its outputs are right."""
         return self.result is not None and self.result.is_right
 
     @property

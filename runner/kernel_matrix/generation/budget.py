@@ -15,7 +15,7 @@ class GenerationBudget:
 
     @property
     def needs_usage(self) -> bool:
-        """Whether it can only be kept if the endpoint counts tokens."""
+        """True if it can only be kept when the endpoint counts tokens."""
         return self.usd is not None or self.tokens is not None
 
     def why_exhausted(self, *, usd: float, tokens: int, seconds: float) -> str:

@@ -39,7 +39,7 @@ LANGUAGES: Final = tuple(_LANGUAGES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptOptions:
-    """What a prompt has in it."""
+    """Contents of a prompt."""
 
     template: str = TEMPLATES[0]
     """One of :data:`TEMPLATES`, or the path of a file."""

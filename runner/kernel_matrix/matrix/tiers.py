@@ -14,31 +14,21 @@ from kernel_matrix.model.messages import ProtocolSpec
 PUBLISH_SESSIONS = 5
 """Fewest sessions of tier ``publish``; intervals between fewer sessions are too wide to be useful."""
 
+_QUICK: Mapping[str, object] = {
+    "sessions": 1,
+    "max_sessions": 1,
+    "trials": 3,
+    "time": True,
+    "min_samples": 12,
+    "max_samples": 100,
+    "target_half_width": 0.02,
+    "precision_s": 0.1,
+    "budget_s": 4.0,
+    "steady_cap_s": 0.2,
+}
 TIERS: Mapping[Tier, Mapping[str, object]] = {
-    Tier.VALUES: {
-        "sessions": 1,
-        "max_sessions": 1,
-        "trials": 3,
-        "time": False,
-        "min_samples": 12,
-        "max_samples": 100,
-        "target_half_width": 0.02,
-        "precision_s": 0.1,
-        "budget_s": 4.0,
-        "steady_cap_s": 0.2,
-    },
-    Tier.QUICK: {
-        "sessions": 1,
-        "max_sessions": 1,
-        "trials": 3,
-        "time": True,
-        "min_samples": 12,
-        "max_samples": 100,
-        "target_half_width": 0.02,
-        "precision_s": 0.1,
-        "budget_s": 4.0,
-        "steady_cap_s": 0.2,
-    },
+    Tier.VALUES: {**_QUICK, "time": False},
+    Tier.QUICK: _QUICK,
     Tier.SCREEN: {
         "sessions": 1,
         "max_sessions": 1,

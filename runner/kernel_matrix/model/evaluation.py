@@ -17,7 +17,7 @@ WORKLOAD_COLUMNS = (
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """What became of a candidate."""
+    """Result of the evaluation of one candidate."""
 
     status: str
     """A value of :class:`~kernel_matrix.model.enums.Status`."""
@@ -26,7 +26,7 @@ class EvaluationResult:
     stage: Optional[str] = None
     """Last stage that was reached; None if there is no record."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
-    """What shows the status, such as an excerpt of the compiler's output, or the worst element."""
+    """Facts behind the status, such as an excerpt of the compiler's output, or the worst element."""
     workloads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name → column of the table ``cells`` → value: times, comparison with eager, share of peak. The columns are those
     of :data:`WORKLOAD_COLUMNS`, without those that have no value."""
@@ -35,12 +35,12 @@ class EvaluationResult:
 
     @property
     def is_score(self) -> bool:
-        """Whether this says something about the candidate: the machine and the problem are not at fault."""
+        """True if this says something about the candidate: the machine and the problem are not at fault."""
         return self.fault in (Fault.NONE.value, Fault.CANDIDATE.value)
 
     @property
     def is_right(self) -> bool:
-        """Whether the candidate's outputs were right wherever they were compared."""
+        """True if the candidate's outputs were right wherever they were compared."""
         return self.status in (Status.PASSED.value, Status.VERIFIED.value)
 
     @staticmethod

@@ -81,19 +81,16 @@ class CellQueue:
     def has_ready(self, gpu: Gpu, is_ready: Callable[[Cell], bool]) -> bool:
         """Return True if :meth:`take` would not have to wait."""
         with self._changed:
-            return any(self._fits(cell, gpu) and is_ready(cell) for cell in self._cells)
+            return self._has_ready(gpu, is_ready)
 
     def stays_empty(self, gpu: Gpu, is_ready: Callable[[Cell], bool], wait_s: float) -> bool:
         """Return True if nothing is ready for ``gpu`` after ``wait_s`` seconds, and more cells may come."""
 
-        def is_over() -> bool:
-            return self._called_off or not self._is_open
-
-        def has_ready() -> bool:
-            return any(self._fits(cell, gpu) and is_ready(cell) for cell in self._cells)
+        def is_settled() -> bool:
+            return self._called_off or not self._is_open or self._has_ready(gpu, is_ready)
 
         with self._changed:
-            return not self._changed.wait_for(lambda: is_over() or has_ready(), wait_s)
+            return not self._changed.wait_for(is_settled, wait_s)
 
     def reserve(self, gpu: Gpu, count: int, is_ready: Callable[[Cell], bool]) -> Sequence[Cell]:
         """Return the next ``count`` cells of ``gpu``, which other lanes leave to it while they have any other.
@@ -153,6 +150,9 @@ class CellQueue:
         """Wake the waiting lanes, because a cell may have become ready."""
         with self._changed:
             self._changed.notify_all()
+
+    def _has_ready(self, gpu: Gpu, is_ready: Callable[[Cell], bool]) -> bool:
+        return any(self._fits(cell, gpu) and is_ready(cell) for cell in self._cells)
 
     def _choose(self, gpu: Gpu, ready: Iterable[Cell]) -> list[Cell]:
         """Return those of ``ready`` reserved for ``gpu``, then those not reserved for any lane."""
