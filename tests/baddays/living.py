@@ -32,7 +32,11 @@ def containers(run_id: str, *, running: bool = False) -> list[str]:
 def is_frozen(name: str) -> bool:
     """Return whether a container is frozen by its control group; with version 1 it cannot be killed then."""
     argv = ("docker", "inspect", "--format", "{{.State.Pid}} {{.Id}}", name)
-    pid, container_id = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()
+    told = subprocess.run(argv, check=False, capture_output=True, text=True)
+    if told.returncode != 0:  # it was removed since it was listed
+        assert "No such object" in told.stderr, told.stderr
+        return False
+    pid, container_id = told.stdout.split()
     freezer = find_freezer(int(pid), container_id) if pid != "0" else None
     return freezer is not None and freezer.is_frozen in _bytes(freezer.state).decode().splitlines()
 
