@@ -8,11 +8,12 @@ import polars as pl
 import pytest
 
 import kernel_matrix
-from kernel_matrix.api.judge_candidates import CandidateJudge, SentCandidate
+from kernel_matrix.api.judge_candidates import HostJudge, SentCandidate
 from kernel_matrix.api.plan import load_matrix
 from kernel_matrix.api.run_cells import sweep_before_run
 from kernel_matrix.errors import NothingSelectedError, StoreError
 from kernel_matrix.executors.run_policy import RunPolicy
+from kernel_matrix.hosts.survey import survey
 from tests.baddays.field import new_field
 from tests.made_sources import write_matrix, write_tables
 
@@ -82,10 +83,12 @@ def test_folder_that_cannot_be_written_is_one_error(tmp_path, results, matrix):
 @pytest.mark.torch
 def test_sources_and_evidence_of_judged_candidates_are_found(tmp_path):
     with new_field(tmp_path) as field:
-        judge = CandidateJudge(load_matrix(field.root / "matrix.toml"), field.store, sandbox="process")
+        matrix = load_matrix(field.root / "matrix.toml")
+        host = survey(matrix, sandbox="process")
+        judge = HostJudge(matrix, field.store, host)
         texts = {name: (field.candidates / f"{name}.py").read_text() for name in ("honest", "wrong")}
         cells = [judge.cell_of(SentCandidate(problem="tiny", source=text)) for text in texts.values()]
-        sweep_before_run(judge.host.sandbox)
+        sweep_before_run(host.sandbox)
         assert len(list(judge.judge(cells, RunPolicy(run_id="20260101T000000-000000")))) == 2
         written = kernel_matrix.make_pairs(field.results, tmp_path / "out")
     (row,) = written.table.to_dicts()

@@ -153,13 +153,9 @@ def plan_fleet(
         InfrastructureError: No site has a node that can run anything, or one has another version of what measures.
     """
     loaded = fleet if isinstance(fleet, Fleet) else load_fleet(fleet)
-    pinned = _resolved(lock)
+    pinned = resolved_lock(lock)
     selection = load_selection(matrix)
-    checked = _ask_sites(loaded, matrix, results, pinned, refresh=False)
-    if not checked.reports:
-        what = "no site of the fleet can run anything:" + "".join(f"\n  {k}: {v}" for k, v in checked.faults.items())
-        raise InfrastructureError(what, next_step="kernel-matrix fleet check says what to do about each")
-    check_versions(checked.reports)
+    checked = usable_nodes(loaded, matrix, results, pinned)
     plans = {slot: make_plan(matrix, selection, report.inventory) for slot, report in checked.reports.items()}
     return FleetPlan(
         plan=next(iter(plans.values())),
@@ -173,6 +169,20 @@ def plan_fleet(
     )
 
 
+def usable_nodes(fleet: Fleet, matrix: Matrix, results: str | Path, lock: Path | None) -> FleetCheck:
+    """Return what the nodes of a fleet have, as the last check found it.
+
+    Raises:
+        InfrastructureError: No site has a node that can run anything, or one has another version of what measures.
+    """
+    checked = _ask_sites(fleet, matrix, results, lock, refresh=False)
+    if not checked.reports:
+        what = "no site of the fleet can run anything:" + "".join(f"\n  {k}: {v}" for k, v in checked.faults.items())
+        raise InfrastructureError(what, next_step="kernel-matrix fleet check says what to do about each")
+    check_versions(checked.reports)
+    return checked
+
+
 def check_fleet(
     fleet: Fleet, matrix: Matrix, results: str | Path = "results", *, lock: str | Path | None = None
 ) -> FleetCheck:
@@ -184,7 +194,7 @@ def check_fleet(
         results: Where its records go; a later run takes the reports from there. The records of this check go nowhere.
         lock: The images lock; the matrix's own by default.
     """
-    pinned, prefix = _resolved(lock), job_prefix(Path(results) / matrix.name)
+    pinned, prefix = resolved_lock(lock), job_prefix(Path(results) / matrix.name)
     checked = _ask_sites(fleet, matrix, results, pinned, refresh=True)
     faults, trials = dict(checked.faults), {}
     selection = load_selection(matrix)
@@ -243,6 +253,6 @@ def _digest(matrix: Matrix, lock: Path | None) -> str:
     return hashlib.sha256(b"\0".join((__version__.encode(), *files))).hexdigest()
 
 
-def _resolved(lock: str | Path | None) -> Path | None:
+def resolved_lock(lock: str | Path | None) -> Path | None:
     """Return the path of an images lock as nodes find it."""
     return None if lock is None else Path(lock).resolve()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kernel_matrix.api.judge_candidates import CandidateJudge, SentCandidate, result_of
+from kernel_matrix.api.judge_candidates import HostJudge, SentCandidate, result_of
 from kernel_matrix.api.plan import load_matrix
 from kernel_matrix.api.run_cells import new_run_id
 from kernel_matrix.errors import NothingSelectedError, UsageError, suggestion
@@ -32,7 +32,7 @@ from kernel_matrix.generation.prices import BUNDLED_PRICES, read_price
 from kernel_matrix.generation.prompts import LANGUAGES, PromptOptions, PromptTarget, PromptWriter
 from kernel_matrix.generation.recorded_server import recorded_server
 from kernel_matrix.generation.rounds import Generation, GenerationSettings
-from kernel_matrix.hosts.survey import AUTO
+from kernel_matrix.hosts.survey import AUTO, survey
 from kernel_matrix.matrix import GpuAxis, Matrix
 from kernel_matrix.matrix.globs import matches
 from kernel_matrix.model.enums import Fault, Language, Status
@@ -210,7 +210,7 @@ def _gpu(matrix: Matrix, name: str) -> GpuAxis:
 class _MatrixEvaluator:
     """Judges candidates in cells of a matrix on this host."""
 
-    def __init__(self, judge: CandidateJudge, options: GenerationOptions, run_id: str) -> None:
+    def __init__(self, judge: HostJudge, options: GenerationOptions, run_id: str) -> None:
         self._judge = judge
         self._options = options
         self.run_id = run_id
@@ -271,7 +271,7 @@ def _judging_here(
         UsageError: Candidates for a problem cannot be judged here.
     """
     folder = options.folder / _RESULT_FOLDER / matrix.name
-    judge = CandidateJudge(matrix, folder, sandbox=options.sandbox, lock=options.lock)
+    judge = HostJudge(matrix, folder, survey(matrix, sandbox=options.sandbox, lock_path=options.lock))
     evaluator = _MatrixEvaluator(judge, options, new_run_id())
     for target in targets:
         evaluator.check(target.problem.id)

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 from kernel_matrix.api.problems import Problem, write_problem
-from kernel_matrix.api.run_cells import run_info, sweep_before_run
+from kernel_matrix.api.run_cells import new_run_id, run_info, sweep_before_run
 from kernel_matrix.errors import StoreError, UsageError, suggestion
 from kernel_matrix.executors.events import EventKind, RunEvent
+from kernel_matrix.executors.fleet.open_run import FleetOpenRun
 from kernel_matrix.executors.local import Run
 from kernel_matrix.executors.run_policy import RunPolicy
-from kernel_matrix.hosts.survey import AUTO, HostSurvey, survey
+from kernel_matrix.hosts.survey import HostSurvey
 from kernel_matrix.inside.atomic_write import replace_file
-from kernel_matrix.matrix import Matrix
+from kernel_matrix.matrix import GpuAxis, Matrix
 from kernel_matrix.matrix.tiers import TIERS, with_protocol
 from kernel_matrix.model.enums import Status, Tier
 from kernel_matrix.model.evaluation import WORKLOAD_COLUMNS, EvaluationResult
 from kernel_matrix.model.instants import utc_now
 from kernel_matrix.model.messages import to_json
 from kernel_matrix.plan import Cell, SelectedProblem, Selection, devices_matching, load_selection, make_plan
+from kernel_matrix.plan.host_inventory import HostInventory
 from kernel_matrix.results.record import Record, record_to_json
 from kernel_matrix.results.rows import cell_rows, host_row
 from kernel_matrix.results.store import RecordStore
@@ -36,6 +40,7 @@ COMPILE: Final = "compile"
 """The tier that only builds a candidate."""
 _CANDIDATES: Final = "candidates"
 _REFERENCES: Final = "references"
+_KEEPS_JUDGE_S: Final = 60.0
 _NAME_LENGTH: Final = 16
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
@@ -59,32 +64,69 @@ class SentCandidate:
     """Source of a module with ``Model`` and ``get_inputs``, in place of ``problem``."""
 
 
-class CandidateJudge:
-    """The problems and devices of a matrix on this host; they are read once.
+class OpenRun(Protocol):
+    """A run that candidates are added to while it goes on."""
+
+    @property
+    def planned(self) -> int:
+        """Number of candidates that were added."""
+        ...
+
+    def add(self, cells: Sequence[tuple[Cell, SentCandidate]]) -> None:
+        """Judge these candidates in these cells, too; before :meth:`end`."""
+        ...
+
+    def end(self) -> None:
+        """Say that no more candidates come; the run ends when all have been judged."""
+        ...
+
+    def stop(self) -> None:
+        """End the run now; cells that have not ended leave no record."""
+        ...
+
+
+class CandidateJudge(ABC):
+    """The problems of a matrix and the devices that judge candidates for them; they are read once.
 
     Args:
         matrix: The matrix; its candidates play no part.
         folder: Where sources and records are kept.
-        sandbox: As for :func:`kernel_matrix.make_plan`.
-        lock: As for :func:`kernel_matrix.make_plan`.
+        inventories: What each machine has that may judge.
     """
 
-    def __init__(self, matrix: Matrix, folder: Path, *, sandbox: str = AUTO, lock: Path | None = None) -> None:
+    most_in_run: float = math.inf
+    """Cells that one run is given; a run on this host remembers all of them."""
+
+    def __init__(self, matrix: Matrix, folder: Path, inventories: Sequence[HostInventory]) -> None:
         self.matrix = matrix
-        self.host = _with_devices_of(matrix, survey(matrix, sandbox=sandbox, lock_path=lock))
+        self.inventories = inventories
         self.problems = {chosen.problem.id: chosen for chosen in load_selection(matrix).problems}
         self._of_tier = {"": matrix, COMPILE: matrix} | {tier.value: _with_tier(matrix, tier) for tier in Tier}
         self._sources = folder / _CANDIDATES
         self._references = folder / _REFERENCES
         self.store = RecordStore(folder)
-        self._running: WeakSet[Run] = WeakSet()
-        self._is_stopped = False
+        self._running: WeakSet[Run | FleetOpenRun] = WeakSet()
+        self.is_stopped = False
+        """True once :meth:`stop` was called."""
 
     def cell_of(self, sent: SentCandidate) -> Cell:
         """Return the cell in which a candidate is judged; its source is kept.
 
         Raises:
-            UsageError: A name is unknown, the source cannot be used, or the cell cannot run here.
+            UsageError: A name is unknown, the source cannot be used, or the cell cannot run anywhere.
+        """
+        cells = self.cells_of(sent)
+        for cell in cells:
+            if cell.reason is None:
+                return cell
+        assert cells[0].reason is not None  # noqa: S101  # for the type checker
+        raise UsageError(f"it cannot run here: {cells[0].reason.text}")
+
+    def cells_of(self, sent: SentCandidate) -> list[Cell]:
+        """Return the cell as each of the inventories has it, with a reason where it cannot run; its source is kept.
+
+        Raises:
+            UsageError: A name is unknown, or the source cannot be used.
         """
         matrix = self._of_tier[_known("tier", sent.tier, self._of_tier)]
         chosen = self._problem_of(sent)
@@ -96,62 +138,67 @@ class CandidateJudge:
         )
         candidate = self._read(sent, chosen.problem)
         of_one = SelectedProblem(problem=chosen.problem, workloads=chosen.workloads, candidates=(candidate,))
-        selection, inventory = Selection(problems=(of_one,)), self.host.inventory
-        for cell in make_plan(matrix, selection, inventory, compile_only=sent.tier == COMPILE).cells():
-            if (cell.gpu.name, cell.toolchain.name, cell.dtype.value) == wanted:
-                if cell.reason is not None:
-                    raise UsageError(f"it cannot run here: {cell.reason.text}")
-                return cell
-        raise UsageError(f"the matrix leaves out {', '.join(wanted)} for {chosen.problem.id}")
+        selection, found = Selection(problems=(of_one,)), []
+        for inventory in self.inventories:
+            plan = make_plan(matrix, selection, inventory, compile_only=sent.tier == COMPILE)
+            found += [it for it in plan.cells() if (it.gpu.name, it.toolchain.name, it.dtype.value) == wanted]
+        if not found:
+            raise UsageError(f"the matrix leaves out {', '.join(wanted)} for {chosen.problem.id}")
+        return found
 
-    def judge(self, cells: Sequence[Cell], policy: RunPolicy) -> Iterator[Record]:
-        """Run cells and yield the last record of each as it ends; fewer if :meth:`stop` is called."""
-        with self._started(Run(cells, self.host, self.store, policy)) as events:
-            for event in events:
-                if event.happening is EventKind.CELL_ENDED and event.record is not None:
-                    yield event.record
+    def open_policy(self) -> RunPolicy:
+        """Return the rules of a run that is open, under a new name."""
+        workers = self.matrix.policy.build_workers
+        return RunPolicy(run_id=new_run_id(), build_workers=workers, keeps_judge_s=_KEEPS_JUDGE_S)
 
-    @contextmanager
-    def opened(self, policy: RunPolicy) -> Iterator[tuple[Run, Iterator[RunEvent]]]:
-        """Open a run that cells are added to while it goes on, and provide it with its events."""
-        run = Run((), self.host, self.store, policy, is_open=True)
-        with self._started(run) as events:
-            yield run, events
+    @abstractmethod
+    def devices_of(self, gpu: GpuAxis) -> list[str]:
+        """Return the names of the devices that judge for a GPU of the matrix."""
+
+    @abstractmethod
+    def opened(self, policy: RunPolicy) -> AbstractContextManager[tuple[OpenRun, Iterator[RunEvent]]]:
+        """Open a run that candidates are added to while it goes on, and provide it with its events."""
+
+    @abstractmethod
+    def prepared(self) -> AbstractContextManager[tuple[str, ...]]:
+        """Make ready to judge, and provide a line for each thing that dead runs had left, and that was removed."""
+
+    @abstractmethod
+    def sandbox_name(self) -> str:
+        """Return the name of the sandbox for the description of a run."""
 
     @contextmanager
     def described(
         self, run_id: str, counts: Mapping[Status, int], *, command: Sequence[str] = ()
     ) -> Iterator[tuple[str, ...]]:
-        """Keep the description of what is judged under ``run_id``, and complete it at the end.
-
-        Before, what dead runs left is removed; a line for each is provided.
+        """Prepare to judge, keep the description of what is judged under ``run_id``, and complete it at the end.
 
         Args:
             run_id: Name of the run in records.
             counts: Status → cells that ended so, as it is at the end.
             command: Words of the command line.
         """
-        removed = sweep_before_run(self.host.sandbox)
-        info = run_info(self.matrix, run_id, engine=self.host.sandbox.name, command=command, planned=0)
-        self.store.save_run(info)
-        try:
-            yield removed
-        finally:
-            ended = dict(counts)
-            self.store.save_run(replace(info, ended_at=utc_now(), planned=sum(ended.values()), counts=ended))
+        with self.prepared() as removed:
+            info = run_info(self.matrix, run_id, engine=self.sandbox_name(), command=command, planned=0)
+            self.store.save_run(info)
+            try:
+                yield removed
+            finally:
+                ended = dict(counts)
+                self.store.save_run(replace(info, ended_at=utc_now(), planned=sum(ended.values()), counts=ended))
 
     def stop(self) -> None:
         """End what is being judged, now and from now on; cells that have not ended leave no record."""
-        self._is_stopped = True
+        self.is_stopped = True
         for run in tuple(self._running):
             run.stop()
 
     @contextmanager
-    def _started(self, run: Run) -> Iterator[Iterator[RunEvent]]:
+    def started(self, run: Run | FleetOpenRun) -> Iterator[Iterator[RunEvent]]:
         """Start a run that :meth:`stop` ends, and provide its events."""
         self._running.add(run)
         with run.running() as events:
-            if self._is_stopped:
+            if self.is_stopped:
                 run.stop()
             yield events
 
@@ -190,6 +237,67 @@ class CandidateJudge:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 replace_file(file, sent.source)
         return file
+
+
+class HostJudge(CandidateJudge):
+    """The problems and devices of a matrix on this host.
+
+    Args:
+        matrix: The matrix; its candidates play no part.
+        folder: Where sources and records are kept.
+        host: What this host has.
+    """
+
+    most_in_run = 2000
+
+    def __init__(self, matrix: Matrix, folder: Path, host: HostSurvey) -> None:
+        self._host = _with_devices_of(matrix, host)
+        super().__init__(matrix, folder, (self._host.inventory,))
+
+    def devices_of(self, gpu: GpuAxis) -> list[str]:
+        """See :class:`CandidateJudge`."""
+        return [device.name for device in devices_matching(gpu, self._host.inventory.gpus)]
+
+    def judge(self, cells: Sequence[Cell], policy: RunPolicy) -> Iterator[Record]:
+        """Run cells and yield the last record of each as it ends; fewer if :meth:`stop` is called."""
+        with self.started(Run(cells, self._host, self.store, policy)) as events:
+            for event in events:
+                if event.happening is EventKind.CELL_ENDED and event.record is not None:
+                    yield event.record
+
+    @contextmanager
+    def opened(self, policy: RunPolicy) -> Iterator[tuple[OpenRun, Iterator[RunEvent]]]:
+        """See :class:`CandidateJudge`."""
+        run = Run((), self._host, self.store, policy, is_open=True)
+        with self.started(run) as events:
+            yield _OpenHostRun(run), events
+
+    @contextmanager
+    def prepared(self) -> Iterator[tuple[str, ...]]:
+        """See :class:`CandidateJudge`."""
+        yield sweep_before_run(self._host.sandbox)
+
+    def sandbox_name(self) -> str:
+        """See :class:`CandidateJudge`."""
+        return self._host.sandbox.name
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenHostRun:
+    run: Run
+
+    @property
+    def planned(self) -> int:
+        return self.run.planned
+
+    def add(self, cells: Sequence[tuple[Cell, SentCandidate]]) -> None:
+        self.run.add([cell for cell, _ in cells])
+
+    def end(self) -> None:
+        self.run.end()
+
+    def stop(self) -> None:
+        self.run.stop()
 
 
 def kept_candidates(folder: Path, names: Iterable[tuple[str, str]]) -> Iterator[Candidate]:

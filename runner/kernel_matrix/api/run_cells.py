@@ -184,6 +184,14 @@ class CellFile:
         lock = path.parent / spec.lock if spec.lock else None
         return replace(spec, matrix=path.parent / spec.matrix, lock=lock)
 
+    def host(self, matrix: Matrix) -> HostSurvey:
+        """Find out what this process may use of this host; see :func:`~kernel_matrix.hosts.survey.survey`."""
+        host = survey(matrix, sandbox=self.sandbox, lock_path=self.lock)
+        if not self.engine:
+            return host
+        mine = ENGINES.load(self.engine).allocated(host.inventory.gpus)
+        return replace(host, inventory=replace(host.inventory, gpus=mine))
+
 
 def run(
     plan: RunPlan | Matrix | str | Path = "matrix.toml",
@@ -284,10 +292,7 @@ def run_cell_file(
     """
     spec = CellFile.read(Path(path))
     matrix = load_matrix(spec.matrix)
-    host = survey(matrix, sandbox=spec.sandbox, lock_path=spec.lock)
-    if spec.engine:
-        mine = ENGINES.load(spec.engine).allocated(host.inventory.gpus)
-        host = replace(host, inventory=replace(host.inventory, gpus=mine))
+    host = spec.host(matrix)
     cells = _named_cells(path, spec, matrix, host)
     deadline = on_monotonic_clock(parse_instant(spec.deadline)) if spec.deadline else None
     policy = RunPolicy(

@@ -16,18 +16,18 @@ from typing import Any, Final
 
 import uvicorn
 
-from kernel_matrix.api.judge_candidates import CandidateJudge, SentCandidate, result_of
+from kernel_matrix.api.fleet_plan import check_fleet_options, load_fleet
+from kernel_matrix.api.judge_candidates import CandidateJudge, HostJudge, OpenRun, SentCandidate, result_of
+from kernel_matrix.api.judge_on_fleet import FleetJudge
 from kernel_matrix.api.plan import load_matrix
-from kernel_matrix.api.run_cells import new_run_id
 from kernel_matrix.errors import KernelMatrixError, UsageError
 from kernel_matrix.executors.events import EventKind, RunEvent
-from kernel_matrix.executors.local import Run
-from kernel_matrix.executors.run_policy import RunPolicy
-from kernel_matrix.hosts.survey import AUTO
+from kernel_matrix.hosts.survey import AUTO, survey
+from kernel_matrix.matrix import Matrix
 from kernel_matrix.model.enums import Fault, Status
 from kernel_matrix.model.evaluation import EvaluationResult
 from kernel_matrix.model.messages import dumps
-from kernel_matrix.plan import Cell, devices_matching
+from kernel_matrix.plan import Cell
 from kernel_matrix.results.record import Record
 from kernel_matrix.service.clients import RequestLimit, Tokens
 from kernel_matrix.service.evaluation_queue import ClaimedWork, EvaluationQueue, NewEvaluation
@@ -40,9 +40,6 @@ _MOST_AT_ONCE: Final = 20
 """Evaluations that are claimed together: being of one kind, they share a judge and a baseline."""
 _LEFT_EACH: Final = 20
 """Evaluations left for each device when more are claimed, so that those are built while these are judged."""
-_MOST_IN_RUN: Final = 2000
-"""Evaluations of a run, which remembers all of them."""
-_KEEPS_JUDGE_S: Final = 60.0
 _PAUSE_S: Final = 1.0
 """Pause between runs, since what ended the last one may still fail."""
 _log = logging.getLogger(__name__)
@@ -57,6 +54,10 @@ class ServiceOptions:
     """Where the queue, sources and records are kept."""
     sandbox: str = AUTO
     lock: Path | None = None
+    fleet: Path | None = None
+    """Fleet file: the sites judge, and not this host."""
+    release_after_s: float = 300.0
+    """How long a job of the fleet that has nothing to do keeps its GPU."""
     tokens: Path | None = None
     """File of the clients' tokens; None: everybody who reaches it is one client."""
     requests_per_s: float = 50.0
@@ -75,9 +76,7 @@ class ServedMatrix:
         self._takes_references = takes_references
         self._is_new = threading.Event()
         self._stop = threading.Event()
-        self._policy = RunPolicy(
-            run_id=new_run_id(), build_workers=judge.matrix.policy.build_workers, keeps_judge_s=_KEEPS_JUDGE_S
-        )
+        self._policy = judge.open_policy()
         self._running: dict[str, tuple[str, str]] = {}
         """Cell id → digest of its work when it was accepted, and its GPU."""
         self._counts: Counter[Status] = Counter()
@@ -122,7 +121,7 @@ class ServedMatrix:
         return [
             {
                 "gpu": gpu.name,
-                "devices": [device.name for device in devices_matching(gpu, self._judge.host.inventory.gpus)],
+                "devices": self._judge.devices_of(gpu),
                 "running": running[gpu.name],
             }
             for gpu in self._judge.matrix.gpus
@@ -161,6 +160,9 @@ class ServedMatrix:
             try:
                 with self._judge.opened(self._policy) as (run, events):
                     self._judge_in(run, events)
+            except KernelMatrixError as error:
+                _log.error("a run has failed: %s", error)
+                why = error.what
             except Exception as error:  # noqa: BLE001  # the service goes on
                 _log.exception("a run has failed")
                 why = type(error).__name__
@@ -170,7 +172,7 @@ class ServedMatrix:
                     self._queue.finish(digest, _machine_failed(why), is_final=False)
             self._stop.wait(_PAUSE_S)
 
-    def _judge_in(self, run: Run, events: Iterator[RunEvent]) -> None:
+    def _judge_in(self, run: OpenRun, events: Iterator[RunEvent]) -> None:
         is_ending = threading.Event()
         feeder = threading.Thread(target=self._feed, args=(run, is_ending), name="feeding")
         feeder.start()
@@ -178,6 +180,9 @@ class ServedMatrix:
             for event in events:
                 if event.happening is EventKind.CELL_ENDED and event.record is not None:
                     self._note(event.record)
+                elif event.happening is EventKind.CELL_SKIPPED:
+                    digest, _ = self._running.pop(event.cell.id)
+                    self._queue.finish(digest, _machine_failed(event.text), is_final=False)
                 elif event.happening is EventKind.GPU_QUARANTINED:
                     is_ending.set()  # a new run looks at the device again
                 self.wake()
@@ -193,10 +198,10 @@ class ServedMatrix:
         is_final = record.outcome.fault is not Fault.INFRA
         self._queue.finish(digest, dumps(result_of(record)), is_final=is_final)
 
-    def _feed(self, run: Run, is_ending: threading.Event) -> None:
+    def _feed(self, run: OpenRun, is_ending: threading.Event) -> None:
         """Give the run what is in the queue, a little more than its devices judge at once."""
         try:
-            while not (is_ending.is_set() or self._stop.is_set() or run.planned >= _MOST_IN_RUN):
+            while not (is_ending.is_set() or self._stop.is_set() or run.planned >= self._judge.most_in_run):
                 self._is_new.clear()
                 self._queue.expire()
                 if cells := self._claim():
@@ -208,23 +213,24 @@ class ServedMatrix:
             _log.exception("the queue cannot be read")
             run.stop()
 
-    def _claim(self) -> Sequence[Cell]:
+    def _claim(self) -> Sequence[tuple[Cell, SentCandidate]]:
         """Claim work for every GPU of the matrix whose devices may soon have none."""
-        cells: list[Cell] = []
+        cells: list[tuple[Cell, SentCandidate]] = []
         for worker in self.workers():
             if worker["running"] <= _LEFT_EACH * max(1, len(worker["devices"])):
                 cells += self._cells_of(worker["gpu"], self._queue.claim(worker["gpu"], _MOST_AT_ONCE))
         return cells
 
-    def _cells_of(self, place: str, works: Sequence[ClaimedWork]) -> Iterator[Cell]:
+    def _cells_of(self, place: str, works: Sequence[ClaimedWork]) -> Iterator[tuple[Cell, SentCandidate]]:
         for work in works:
+            sent = SentCandidate(**json.loads(work.request))
             try:
-                cell = self._judge.cell_of(SentCandidate(**json.loads(work.request)))
-            except KernelMatrixError as error:  # noqa: PERF203  # the matrix was changed since, or the disk is full
+                cell = self._judge.cell_of(sent)
+            except KernelMatrixError as error:  # the matrix was changed since, or the disk is full
                 self._queue.finish(work.digest, _machine_failed(error.what), is_final=False)
             else:
                 self._running[cell.id] = work.digest, place
-                yield cell
+                yield cell, sent
 
 
 def _machine_failed(why: str) -> str:
@@ -247,11 +253,21 @@ def open_service(options: ServiceOptions) -> Iterator[Service]:
         folder = options.folder / matrix.name
         queue = EvaluationQueue(folder / _QUEUE_FILE, most=options.most_queued, most_each=options.most_queued_each)
         undo.callback(queue.close)
-        judge = CandidateJudge(matrix, folder, sandbox=options.sandbox, lock=options.lock)
+        judge = _judge_of(matrix, options)
         served = ServedMatrix(judge, queue, takes_references=options.takes_references)
         undo.enter_context(served.judging())
         limit = RequestLimit(options.requests_per_s, most=max(1, round(10 * options.requests_per_s)))
         yield Service(queue=queue, evaluator=served, tokens=tokens, limit=limit, wake=served.wake)
+
+
+def _judge_of(matrix: Matrix, options: ServiceOptions) -> CandidateJudge:
+    folder = options.folder / matrix.name
+    if options.fleet is None:
+        return HostJudge(matrix, folder, survey(matrix, sandbox=options.sandbox, lock_path=options.lock))
+    check_fleet_options(sandbox=options.sandbox)
+    return FleetJudge(
+        matrix, load_fleet(options.fleet), options.folder, lock=options.lock, release_after_s=options.release_after_s
+    )
 
 
 @contextmanager

@@ -34,6 +34,13 @@ def register(app: typer.Typer) -> None:
             raise typer.Exit(result.exit_code)
 
     @verbs.command(hidden=True)
+    def serve(spec: _Spec, *, out: _Out, json: JsonEvents = False) -> None:  # noqa: ARG001  # jobs are started alike
+        """Judge what is sent to DIR, for a service whose fleet has a job that calls this."""
+        from kernel_matrix.api.judge_on_fleet import judge_sent_candidates
+
+        judge_sent_candidates(spec, out)
+
+    @verbs.command(hidden=True)
     def node(spec: _Spec) -> None:
         """Describe this host beside SPEC, for a fleet whose job calls this."""
         from kernel_matrix.api.fleet import write_node_report

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kernel_matrix.cli.options import Lock, MatrixFile, Sandbox
+from kernel_matrix.cli.options import FleetFile, Lock, MatrixFile, Sandbox
 from kernel_matrix.cli.output import write_line
 from kernel_matrix.errors import InfrastructureError
 
@@ -21,6 +21,10 @@ _Tokens = Annotated[
     Path | None, typer.Option("--tokens", metavar="FILE", help="A line CLIENT SHA256 for each client and its token.")
 ]
 
+_ReleaseAfter = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", min=0, help="With --fleet: how long a job without work keeps its GPU."),
+]
 _References = Annotated[
     bool, typer.Option("--references", help="Accept references in place of problems; the judge runs them.")
 ]
@@ -39,6 +43,8 @@ def serve(
     port: _Port = 8000,
     tokens: _Tokens = None,
     references: _References = False,
+    fleet: FleetFile = None,
+    release_after: _ReleaseAfter = 300.0,
     sandbox: Sandbox = "auto",
     lock: Lock = None,
 ) -> None:
@@ -50,7 +56,14 @@ def serve(
         raise InfrastructureError(what, next_step="pip install 'kernel-matrix[service]'") from None
 
     options = ServiceOptions(
-        matrix=matrix, folder=results, sandbox=sandbox, lock=lock, tokens=tokens, takes_references=references
+        matrix=matrix,
+        folder=results,
+        sandbox=sandbox,
+        lock=lock,
+        fleet=fleet,
+        release_after_s=release_after,
+        tokens=tokens,
+        takes_references=references,
     )
     with serving(options, host=host, port=port) as address:
         write_line(f"serving {address}; {address}/docs describes the requests")

@@ -44,6 +44,8 @@ class Chunk:
     """Counts the chunks of a run."""
     slot: SlotKind
     cells: Sequence[PlacedCell]
+    is_open: bool = False
+    """True: its cells are sent while its job runs."""
 
     @property
     def expected_s(self) -> float:

@@ -37,7 +37,7 @@ _LOOK_EVERY_S: Final = 1.0
 """Between two looks at all sites; a look costs two commands per site."""
 _MOST_FRUITLESS: Final = 3
 """Chunks in a row without a record until their kind of GPU is closed: something is wrong there, whatever is sent."""
-_CAPACITY_EVERY_S: Final = 60.0
+CAPACITY_EVERY_S: Final = 60.0
 """Between two questions what the sites have; nodes come and go within minutes."""
 _TAKES_CHUNKS: Final = "takes chunks"
 """What a site whose workspace cannot be written does not do."""
@@ -103,6 +103,8 @@ class FleetSites:
         """Of the runs at these sites, since one process may start several with one name."""
         self.left: dict[tuple[str, str], LeftChunk] = {}
         """Site and name → a chunk of an earlier run whose job goes on."""
+        self.units: Mapping[SlotKind, int] = {}
+        """Kind of GPU → how many the sites had when they were asked last."""
         self._troubles: dict[tuple[str, str], str] = {}
         """Site and what it does not do → what was said of it last."""
         self._news: list[RunMessage] = []
@@ -144,6 +146,7 @@ class FleetSites:
                 self.complain(site, str(error))
         if not found and silent:
             raise silent[0]
+        self.units = found
         return found
 
     def complain(self, site: SiteRun, what: str, *, cure: str = "answers") -> None:
@@ -157,6 +160,18 @@ class FleetSites:
             self._troubles[key] = what
         else:
             self._troubles.pop(key, None)
+
+    def part(self) -> Iterator[Record]:
+        """End all jobs, and yield the records that come home until they have ended."""
+        end_s = time.monotonic() + _PARTING_S
+        for site in self.runs.values():
+            with suppress(EngineError):
+                site.cancel()
+        while any(site.active for site in self.runs.values()) and time.monotonic() < end_s:
+            for site in self.runs.values():
+                with suppress(EngineError):
+                    yield from (record for _, record in site.look().records)
+            time.sleep(_LOOK_EVERY_S)
 
     def news(self) -> list[RunMessage]:
         """Return what is new about sites that do not answer, or have no room."""
@@ -377,7 +392,7 @@ class FleetRun:
     def _ask_capacity_again(self) -> None:
         """Follow nodes that come and go."""
         now_s = time.monotonic()
-        if now_s - self._capacity_asked_s < _CAPACITY_EVERY_S:
+        if now_s - self._capacity_asked_s < CAPACITY_EVERY_S:
             return
         self._capacity_asked_s = now_s
         with suppress(EngineError):
@@ -416,19 +431,9 @@ class FleetRun:
 
     def _part(self) -> None:
         """End all jobs, and take home what they measured until then."""
-        end_s = time.monotonic() + _PARTING_S
-        for site in self._sites.values():
-            with suppress(EngineError):
-                site.cancel()
-        while any(site.active for site in self._sites.values()) and time.monotonic() < end_s:
-            for site in self._sites.values():
-                with suppress(EngineError):
-                    self._statuses |= {
-                        record.cell_id: record.outcome.status
-                        for _, record in site.look().records
-                        if record.cell_id in self._cells
-                    }
-            time.sleep(_LOOK_EVERY_S)
+        for record in self._fleet.part():
+            if record.cell_id in self._cells:
+                self._statuses[record.cell_id] = record.outcome.status
 
 
 def _may_be_repeated(record: Record) -> bool:

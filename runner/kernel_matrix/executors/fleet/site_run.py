@@ -216,7 +216,7 @@ class SiteRun:
             moves=chunk.moves,
         )
         builds = f"{CACHE_VARIABLE}={self.site.workspace / BUILDS_FOLDER}"
-        words = ("cell", "run", str(folder / CHUNK_FILE), "--out", str(folder), "--json")
+        words = ("cell", "serve" if chunk.is_open else "run", str(folder / CHUNK_FILE), "--out", str(folder), "--json")
         self._session.submit(
             Job(
                 token=token,
