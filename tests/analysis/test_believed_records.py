@@ -36,6 +36,7 @@ def test_latest_attempt_counts_unless_the_machine_ended_it():
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
+        ({"origin_no_code": "the model refused"}, "it stands for an answer without code"),
         ({"expect": "crashed"}, "it is a control or the problem's own reference"),
         ({"candidate": "softmax/@reference"}, "it is a control or the problem's own reference"),
         ({"gpu_name": "NVIDIA L4"}, "the audit objects to it"),

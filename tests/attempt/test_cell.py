@@ -19,6 +19,7 @@ from kernel_matrix.results.reading import check_consistency
 from kernel_matrix.results.record import record_to_json
 from kernel_matrix.results.store import RecordStore
 from kernel_matrix.sandboxes import ProcessExit
+from kernel_matrix.sources import Origin
 from tests.attempt.stage import FIRST, cannot_start, hangs, out_folder, report, says
 
 PASSES = says(Status.PASSED)
@@ -312,6 +313,16 @@ def test_cell_rejected_finding_ends_before_any_process(stage, attempt):
     assert record.outcome.fault is Fault.CANDIDATE
     assert "frames" in record.outcome.evidence.message
     assert "sys._getframe" in record.outcome.evidence.log
+    assert stage.launched == []
+
+
+def test_answer_without_code_ends_before_any_process(stage, attempt):
+    cell = stage.cell("empty", source="# The answer holds no code.\n")
+    cell = replace(cell, candidate=replace(cell.candidate, origin=Origin(no_code="the model refused", cost_usd=0.5)))
+    record = attempt(cell)
+    assert (record.outcome.status, record.outcome.fault) == (Status.COMPILE_ERROR, Fault.CANDIDATE)
+    assert record.outcome.evidence.message == "the answer holds no code: the model refused"
+    assert (record.cell.origin["cost_usd"], record.host.code) == (0.5, None)
     assert stage.launched == []
 
 

@@ -70,6 +70,20 @@ def test_candidates_are_judged_repaired_and_recorded(field, answers):
     assert field.leftovers() == []
 
 
+def test_answers_without_code_cost_and_solve_nothing(field):
+    usage = {"prompt_tokens": 900, "completion_tokens": 100}
+    with serving(field.root, {"text": "", "refusal": "no", "usage": usage}) as server:
+        done = field.call(*words(server, "--json"))
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["answers"], summary["without_code"], summary["candidates"]) == (4, 4, 0)
+    told = field.call("analyze", "budgets", "generated/results", "--json")
+    (answer,) = json.loads(told.stdout)["answers"]
+    assert {(row["unit"], row["tasks"], row["correct"]) for row in answer["rows"]} == {("tokens", 1, 0.0)}
+    assert [row["budget"] for row in answer["rows"] if row["ended"]] == [5000.0]  # after 4 answers of 1000 tokens
+    assert field.leftovers() == []
+
+
 def test_killed_generation_goes_on_and_pays_once(field, answers):
     """What may be paid for twice are the requests on their way at the kill, at most as many as are sent at once."""
     slow = [{**answer, "delay_s": 0.5} for answer in answers]

@@ -115,6 +115,7 @@ CELL_KEY = CellKey(
         "round": 1,
         "parent": "sample-2",
         "prompt_sha256": "9" * 64,
+        "no_code": "the model refused",
         "tokens_in": 900,
         "tokens_cached": 600,
         "tokens_out": 400,

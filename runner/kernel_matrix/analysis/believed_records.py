@@ -23,7 +23,7 @@ SAME_HOST: Final = ("host_id", "gpu_uuid", "driver", "clock_state", "torch", "tr
 """Columns in which they also agree if their times are compared."""
 _FACTS: Final = (
     *SAME_WORK, *SAME_HOST, "cell_id", "attempt", "category", "source", "candidate", "candidate_sha256", "language",
-    "origin_method", "origin_model", "origin_parent", "status", "message", "stage",
+    "origin_method", "origin_model", "origin_parent", "origin_no_code", "status", "message", "stage",
 )  # fmt: skip
 _WITHHOLDING: Final = [name for name, label in LABELS.items() if label.kind is LabelClass.WITHHELD]
 _OBJECTIONS: Final = [
@@ -77,6 +77,7 @@ def find_believed_records(tables: Tables, *, least_grade: Grade = Grade.B) -> Be
         pl.col("record").is_in(objected.filter(which)["record"].implode()) for which in (~of_time, of_time)
     )
     faults = {
+        "it stands for an answer without code": pl.col("origin_no_code").is_not_null(),
         "it is a control or the problem's own reference": pl.col("kind") != "candidate",
         "only one attempt found its times false": _is_accused() & (pl.col("accusations") == 1),
         "the audit objects to it": doubted,

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from kernel_matrix.analysis.generated_kernels import PLACE, SPENT, UNSEEN, generated_kernels
+from kernel_matrix.analysis.generated_kernels import ANSWERS, PLACE, SPENT, generated_kernels
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.slices import columns_of
 from kernel_matrix.analysis.tables import Tables
@@ -91,7 +91,7 @@ def _grid(totals: pl.Series) -> list[float]:
 
 
 def _notes(kernels: pl.DataFrame, task: Sequence[str]) -> Iterator[str]:
-    yield UNSEEN
+    yield ANSWERS
     for unit, words in SPENT.items():
         unknown = kernels.filter(pl.col(unit).is_null()).select(task).unique().height
         if unknown:

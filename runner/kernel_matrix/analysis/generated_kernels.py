@@ -50,4 +50,7 @@ def generated_kernels(tables: Tables, by: Sequence[str]) -> pl.DataFrame:
 
 
 _ORIGIN: Final = ("origin_sample", "origin_round", "origin_cost_usd", "origin_tokens_in", "origin_tokens_out")
-UNSEEN: Final = "Answers of a model that held no kernel have no record: neither they nor their cost are counted here."
+ANSWERS: Final = (
+    "An answer without code is a kernel that fails, with its cost, where it has a record: `generate` makes one, other"
+    " generators may not."
+)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from kernel_matrix.analysis.generated_kernels import PLACE, UNSEEN, generated_kernels
+from kernel_matrix.analysis.generated_kernels import ANSWERS, PLACE, generated_kernels
 from kernel_matrix.analysis.overall import sign_test
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.slices import columns_of
@@ -114,7 +114,7 @@ def _speed(logs: Sequence[float], ratios: Sequence[float]) -> dict[str, Any]:
 
 
 def _notes(values: int, name: str, rows: int) -> Iterator[str]:
-    yield UNSEEN
+    yield ANSWERS
     if values < 2:
         yield f"The tables hold fewer than two values of {name}: there is nothing to compare."
     if rows > 1:

@@ -24,17 +24,20 @@ def scan_of(cell: Cell) -> SourceScan:
     return scan_files(candidate.code.written(), candidate.language, cell.dtype, entry=entry)
 
 
-def code_of(cell: Cell) -> CodeMeasures:
-    """Measure the candidate's source without running it.
+def code_of(cell: Cell) -> CodeMeasures | None:
+    """Measure the candidate's source without running it; None if it holds no code.
 
     Raises:
         OSError: If it cannot be read.
     """
-    return measure_code(cell.candidate.code.written())
+    return None if cell.candidate.origin.no_code else measure_code(cell.candidate.code.written())
 
 
 def rejected(cell: Cell, scan: SourceScan) -> Outcome | None:
-    """Return the outcome of a candidate with a finding that the policy does not allow; None if there is none."""
+    """Return the outcome of a candidate without code, or with a finding that the policy does not allow; else None."""
+    if no_code := cell.candidate.origin.no_code:
+        evidence = Evidence(message=f"the answer holds no code: {no_code}")
+        return outcome_of(Status.COMPILE_ERROR, Stage.BUILD, evidence)
     for finding in scan.findings:
         if finding.rule in cell.policy.reject_findings:
             where = f"line {finding.line}: " if finding.line is not None else ""
@@ -45,7 +48,9 @@ def rejected(cell: Cell, scan: SourceScan) -> Outcome | None:
 
 
 def is_rejected(cell: Cell) -> bool:
-    """Return True if the policy rejects ``cell`` before a process starts; False also if the source is unreadable."""
+    """Return True if ``cell`` ends before a process starts; False also if its source is unreadable."""
+    if cell.candidate.origin.no_code:
+        return True
     if not cell.policy.reject_findings:
         return False
     with suppress(OSError):

@@ -55,9 +55,16 @@ class GenerationAttempt:
     candidate: GeneratedCandidate | None = None
     """None if the answer has no code."""
     no_code: str = ""
-    """Reason why the answer has no code."""
+    """Reason why the answer has no code; where there is one, ``candidate`` is None."""
     result: EvaluationResult | None = None
     """None before the evaluation, and if there is no code."""
+
+    @property
+    def judged(self) -> GeneratedCandidate:
+        """The candidate; for an answer without code one in its place, which fails and makes its cost known."""
+        if self.candidate is not None:
+            return self.candidate
+        return GeneratedCandidate(problem=self.problem, name=self.name, source="# The answer holds no code.\n")
 
     @property
     def is_usable(self) -> bool:

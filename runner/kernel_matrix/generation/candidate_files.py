@@ -12,6 +12,7 @@ from kernel_matrix.errors import StoreError
 from kernel_matrix.generation import GeneratedCandidate, GenerationAttempt
 from kernel_matrix.generation.ledger import LedgerLine
 from kernel_matrix.inside.atomic_write import replace_file
+from kernel_matrix.model.enums import Language
 from kernel_matrix.model.evaluation import EvaluationResult
 from kernel_matrix.model.messages import dumps
 from kernel_matrix.sources import Origin
@@ -28,33 +29,33 @@ class CandidateFiles:
     Args:
         folder: Folder of the generation.
         method: Name of the method in the candidates' metadata.
+        language: Language that candidates are asked for in.
         runs: Folder for a copy in the layout of KernelBench's ``runs/<run>``; None for no copy.
     """
 
-    def __init__(self, folder: Path, *, method: str, runs: Path | None = None) -> None:
+    def __init__(self, folder: Path, *, method: str, language: Language, runs: Path | None = None) -> None:
         self._folder = folder
         self._method = method
+        self._language = language
         self._runs = runs
 
     def write_candidate(self, attempt: GenerationAttempt, line: LedgerLine, number: int) -> None:
-        """Write the file of a candidate, and its metadata beside it.
+        """Write the file that is judged for an attempt, and its metadata beside it.
 
         Args:
-            attempt: Attempt with a candidate.
+            attempt: The attempt.
             line: Its line in the ledger.
             number: Number of the sample over all rounds, for KernelBench's layout.
 
         Raises:
             StoreError: A file cannot be written.
         """
-        candidate = attempt.candidate
-        if candidate is None:
-            return
+        candidate = attempt.judged
         path = self._folder / CANDIDATE_FOLDER / attempt.problem / f"{attempt.name}{candidate.suffix}"
         _write(path, candidate.source)
         _write(path.with_suffix(".toml"), self._metadata(attempt, line))
         match = _KERNELBENCH.match(attempt.problem)
-        if self._runs is not None and match is not None and candidate.suffix == ".py":
+        if self._runs is not None and match is not None and attempt.candidate is not None and candidate.suffix == ".py":
             name = f"level_{match[1]}_problem_{match[2]}_sample_{number}_kernel.py"
             _write(self._runs / name, candidate.source)
 
@@ -88,6 +89,7 @@ class CandidateFiles:
             round=attempt.round,
             parent=attempt.parent,
             prompt_sha256=line.prompt_sha256,
+            no_code=attempt.no_code or None,
             tokens_in=line.tokens_prompt,
             tokens_cached=line.tokens_cached,
             tokens_out=line.tokens_completion,
@@ -97,7 +99,9 @@ class CandidateFiles:
         known = {key: value for key, value in asdict(origin).items() if value is not None}
         # A text of JSON is one of TOML too, unless it has escapes of characters beyond 16 bits.
         rows = (f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in known.items())
-        return "\n".join(["[origin]", *rows]) + "\n"
+        # The source shows no language where there is no code.
+        head = [] if attempt.candidate is not None else [f'language = "{self._language.value}"', ""]
+        return "\n".join([*head, "[origin]", *rows]) + "\n"
 
 
 def _write(path: Path, text: str) -> None:

@@ -161,7 +161,7 @@ class Generation:
         self._tell = listener
         self._strategy = STRATEGIES.load(settings.strategy)
         self._prompts = PromptWriter(settings.prompt)
-        self._files = CandidateFiles(folder, method=settings.strategy, runs=runs)
+        self._files = CandidateFiles(folder, method=settings.strategy, language=settings.prompt.language, runs=runs)
         self._problems = {target.problem.id: _ProblemProgress(target=target) for target in targets}
         self._inbox: queue.SimpleQueue[_Outcome | str] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -392,13 +392,13 @@ class Generation:
     def _evaluate(self, ready: Sequence[_ProblemProgress]) -> None:
         new = []
         for attempt in (one for progress in ready for one in progress.in_order()):
-            if attempt.candidate is None or attempt.result is not None:
+            if attempt.result is not None:
                 continue
-            known = self._files.read_result(attempt.candidate, self._place(attempt.problem))
+            known = self._files.read_result(attempt.judged, self._place(attempt.problem))
             if known is None:
-                new.append(attempt.candidate)
+                new.append(attempt.judged)
             else:
-                self._take_result(attempt.candidate, known)
+                self._take_result(attempt.judged, known)
         for candidate, result in self._evaluator.evaluate(new) if new else ():
             # One that says nothing of the candidate is not kept: it is evaluated again when the generation goes on.
             if result.is_score:
@@ -410,6 +410,8 @@ class Generation:
 
     def _take_result(self, candidate: GeneratedCandidate, result: EvaluationResult) -> None:
         attempts = self._problems[candidate.problem].attempts
+        if attempts[candidate.name].candidate is None:  # the next prompt says why there is no code
+            return
         attempts[candidate.name] = replace(attempts[candidate.name], result=result)
         self._tell(CandidateJudged(attempt=attempts[candidate.name]))
 

@@ -123,6 +123,8 @@ class Origin:
     """Author's name of the candidate it was made from."""
     prompt_sha256: Annotated[str, Length(64)] | None = None
     """Digest of the prompt."""
+    no_code: str | None = None
+    """Why the model's answer holds no code; its file stands for the answer, and fails without being run."""
     tokens_in: int | None = None
     """Tokens that the model read, those from its cache included."""
     tokens_cached: int | None = None
