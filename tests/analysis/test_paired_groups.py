@@ -77,6 +77,19 @@ def test_models_are_compared_on_request():
     assert (only(*rows, by=("model",))["a"], only(*rows, by=("model",))["b"]) == ("m1", "m2")
 
 
+def test_prompts_are_compared_on_request():
+    rows = [kernel(f"p{n}", "x", origin_prompt="short", candidate=f"p{n}/short") for n in range(3)]
+    rows += [kernel(f"p{n}", "x", speedup=n == 0, origin_prompt="long", candidate=f"p{n}/long") for n in range(3)]
+    found = only(*rows, by=("prompt",))
+    assert (found["a"], found["b"], found["only_a"], found["only_b"]) == ("long", "short", 0, 2)
+
+
+def test_samples_of_two_models_are_not_one_sample():
+    rows = [kernel("p", "x", speedup=name == "m2", origin_model=name, candidate=f"p/{name}") for name in ("m1", "m2")]
+    assert only(*rows, kernel("p", "y"), kernel("p", "y", sample=1))["solved_a"] == 1
+    assert only(*rows, kernel("p", "y"))["solved_a"] == 0
+
+
 def test_groups_without_common_problems_say_nothing():
     found = only(kernel("p", "x"), kernel("q", "y"))
     assert (found["problems"], found["solved_a"], found["solved_p"], found["both"]) == (0, None, 1, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from kernel_matrix.errors import UsageError
@@ -109,3 +111,14 @@ def test_answer_without_code_gets_the_reason(tmp_path):
 
 def test_templates_are_in_the_package():
     assert [PromptWriter(PromptOptions(template=name)) for name in TEMPLATES]
+
+
+def test_prompt_name_tells_templates_and_parts_apart(tmp_path):
+    mine = tmp_path / "mine.md"
+    names = []
+    for text in ("${reference}", "Please. ${reference}"):
+        mine.write_text(text)
+        names.append(PromptWriter(PromptOptions(template=str(mine))).name)
+    assert names[0] == f"mine-{hashlib.sha256(b'${reference}').hexdigest()[:8]}"
+    assert names[1] != names[0]
+    assert PromptWriter(PromptOptions(hardware=True, precision=True)).name == "zero-shot+hardware+precision"

@@ -77,7 +77,7 @@ def test_candidates_are_read_by_the_source_folder(tmp_path):
     assert first.origin.cost_usd == pytest.approx((6 + 0.3 + 40) / 1e6)
     assert second.origin.round == 1
     assert second.origin.parent == first.path.stem
-    assert len(first.origin.prompt_sha256) == 64
+    assert (first.origin.prompt, len(first.origin.prompt_sha256)) == ("zero-shot", 64)
 
 
 def test_seeds_differ_between_samples_and_rounds(tmp_path):

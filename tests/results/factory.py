@@ -114,6 +114,7 @@ CELL_KEY = CellKey(
         "sample": 3,
         "round": 1,
         "parent": "sample-2",
+        "prompt": "few-shot",
         "prompt_sha256": "9" * 64,
         "no_code": "the model refused",
         "tokens_in": 900,

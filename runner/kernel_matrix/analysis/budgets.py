@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from kernel_matrix.analysis.generated_kernels import ANSWERS, PLACE, SPENT, generated_kernels
+from kernel_matrix.analysis.generated_kernels import ANSWERS, GENERATOR, PLACE, SPENT, generated_kernels
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.slices import columns_of
 from kernel_matrix.analysis.tables import Tables
@@ -29,7 +29,7 @@ def budgets(tables: Tables, request: QuestionOptions) -> list[Answer]:
     names = request.by or ("method",)
     columns = columns_of(names)
     kernels = generated_kernels(tables, columns)
-    task = list(dict.fromkeys((*columns, *PLACE)))
+    task = list(dict.fromkeys((*columns, *PLACE, *GENERATOR)))
     by = dict(zip(columns, names, strict=True))
     parts = [_by_budget(_tasks(kernels, task, unit), columns, unit) for unit in SPENT]
     table = pl.concat(parts).rename(by).sort("unit", "budget", *names, nulls_last=True)
@@ -101,7 +101,8 @@ def _notes(kernels: pl.DataFrame, task: Sequence[str]) -> Iterator[str]:
 _MEANINGS: Final = {
     "unit": "what is spent: `usd`, or `tokens` read and written",
     "budget": "most that is spent on each task, in that unit",
-    "tasks": "problem × dtype × GPU × toolchain with kernels of this slice, all of known cost",
+    "tasks": "problem × dtype × GPU × toolchain × method × model × prompt with kernels of this slice, all of known"
+    " cost",
     "correct": "share of them with a correct kernel for the budget: kernels are bought by round, then by sample",
     "fast_1": "share of them with a kernel for the budget that is correct and faster than the baseline",
     "ended": "share of them without a correct kernel whose last one was bought for less than the budget: had more been"

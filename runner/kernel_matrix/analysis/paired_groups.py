@@ -1,4 +1,4 @@
-"""A/B comparisons of two groups of kernels, such as two methods or models, problem by problem.
+"""A/B comparisons of two groups of kernels, such as two methods or prompts, problem by problem.
 
 Each problem is its own control. On each, both groups have the same number of samples: the fewest that either has.
 Whether a group solves more problems is tested by McNemar's test in its exact form (*Note on the sampling error of the
@@ -22,7 +22,7 @@ from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import UsageError
 from kernel_matrix.measure.intervals import log_interval
 
-_COMPARED: Final = ("method", "model", "language", "round")
+_COMPARED: Final = ("method", "model", "prompt", "language", "round")
 """Slices whose values are compared."""
 _SIDES: Final = ("a", "b")
 

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from kernel_matrix.analysis.generated_kernels import GENERATOR, PLACE
 from kernel_matrix.analysis.outcomes import CELL_KEY, ended_as_declared, ordinary, outcomes
 from kernel_matrix.analysis.quantiles import of_sessions
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
@@ -34,18 +35,15 @@ from kernel_matrix.model.enums import Fault, Status, Tier, Verdict
 
 Floats = npt.NDArray[np.float64]
 
-_PLACE: Final = ("problem", "dtype", "gpu", "toolchain")
-"""Target that a generator writes a kernel for; also a workload if sliced by workload."""
-_GENERATOR: Final = ("origin_method", "origin_model")
 _NEEDED: Final = (
-    "record", "workload", *_PLACE, "candidate", "candidate_sha256", *_GENERATOR, "origin_sample", "origin_round",
+    "record", "workload", *PLACE, "candidate", "candidate_sha256", *GENERATOR, "origin_sample", "origin_round",
     "origin_tokens_in", "origin_tokens_out", "origin_cost_usd",
     "status", "tier", "expect", "candidate_kind",
     "fault", "verdict", "speedup_low", "speedup_high", "counted", "compiled", "passed",
 )  # fmt: skip
 _OF_WORKLOADS: Final = {"workload", "verdict", "speedup_low", "speedup_high"}
 """Columns of ``_NEEDED`` that differ between the workloads of a cell."""
-_OF_KERNELS: Final = {"candidate", "method", "model", "round", "language"}
+_OF_KERNELS: Final = {"candidate", "method", "model", "prompt", "round", "language"}
 """Slices that separate kernels: their matched subset is of problems."""
 _OF_PROBLEMS: Final = ("category", "level", "source", "problem", "workload", "matrix")
 """Slices that separate problems: matching is possible only within each."""
@@ -83,7 +81,7 @@ class _Scope:
 
     def key(self, *further: str) -> list[str]:
         """Return the columns of a task (slice, target and generator) and ``further`` ones."""
-        return list(dict.fromkeys((*self.by, *_PLACE, *_GENERATOR, *further)))
+        return list(dict.fromkeys((*self.by, *PLACE, *GENERATOR, *further)))
 
 
 def scores(tables: Tables, request: QuestionOptions) -> list[Answer]:
@@ -421,7 +419,7 @@ def _draws(scope: _Scope, samples: pl.DataFrame, draws: Sequence[int]) -> Answer
             "p": "the speed-up that one of them must exceed; 0: it only has to be correct",
             "share": "mean over tasks of 1 − C(n−c, k) / C(n, k) with n samples, c of them hits (Chen et al.,"
             " Evaluating Large Language Models Trained on Code, 2021)",
-            "tasks": "problem × dtype × GPU × toolchain × method × model with k samples or more",
+            "tasks": "problem × dtype × GPU × toolchain × method × model × prompt with k samples or more",
             "left_out": "tasks with fewer samples",
         },
         notes=list(_draw_notes(table)),
@@ -471,9 +469,9 @@ def at_least_one(n: npt.ArrayLike, c: npt.ArrayLike, k: int) -> Floats:
 
 def _draw_notes(table: pl.DataFrame) -> Iterator[str]:
     yield (
-        "A sample is one draw from a method and model for a problem. Candidates with the same origin sample are one"
-        " sample, with the best of its refinement rounds, as are those with a round and no sample; any other candidate"
-        " is a sample of its own. On several hosts or units a sample passes if it passes on all."
+        "A sample is one draw from a method, model and prompt for a problem. Candidates with the same origin sample are"
+        " one sample, with the best of its refinement rounds, as are those with a round and no sample; any other"
+        " candidate is a sample of its own. On several hosts or units a sample passes if it passes on all."
     )
     if table.is_empty():
         return
@@ -487,7 +485,8 @@ def _rounds(scope: _Scope, samples: pl.DataFrame) -> Answer:
     """Compute ``fast_p@N``: the best of the rounds up to N."""
     meanings = {
         "round": "N: rounds up to this one",
-        "attempts": "problem × dtype × GPU × toolchain × method × model × sample, with a counted round up to N",
+        "attempts": "problem × dtype × GPU × toolchain × method × model × prompt × sample, with a counted round up to"
+        " N",
         "fast_p": "share of them with a round up to N that is correct and has a speed-up above p; p = 0: correct"
         " (KernelBench, Ouyang et al. 2025)",
     }

@@ -21,6 +21,7 @@ SLICES: Final = {
     "kind": "candidate_kind",
     "method": "origin_method",
     "model": "origin_model",
+    "prompt": "origin_prompt",
     "round": "origin_round",
     "matrix": "matrix",
     "driver": "driver",

@@ -29,13 +29,15 @@ class CandidateFiles:
     Args:
         folder: Folder of the generation.
         method: Name of the method in the candidates' metadata.
+        prompt: Name of the prompt there.
         language: Language that candidates are asked for in.
         runs: Folder for a copy in the layout of KernelBench's ``runs/<run>``; None for no copy.
     """
 
-    def __init__(self, folder: Path, *, method: str, language: Language, runs: Path | None = None) -> None:
+    def __init__(self, folder: Path, *, method: str, prompt: str, language: Language, runs: Path | None = None) -> None:
         self._folder = folder
         self._method = method
+        self._prompt = prompt
         self._language = language
         self._runs = runs
 
@@ -88,6 +90,7 @@ class CandidateFiles:
             sample=attempt.sample,
             round=attempt.round,
             parent=attempt.parent,
+            prompt=self._prompt,
             prompt_sha256=line.prompt_sha256,
             no_code=attempt.no_code or None,
             tokens_in=line.tokens_prompt,

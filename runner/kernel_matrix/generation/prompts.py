@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,15 @@ class PromptWriter:
         if wants_examples and not self._language["examples"]:
             what = f"there are no examples in {self._language['title']}"
             raise UsageError(what, next_step="use --prompt zero-shot, or a file without ${example} and ${examples}")
+
+    @property
+    def name(self) -> str:
+        """Name of the template, of a file with a digest of its text, and of the optional parts that it is given."""
+        name = self._options.template
+        if name not in TEMPLATES:
+            name = f"{Path(name).stem}-{hashlib.sha256(self._template.template.encode()).hexdigest()[:8]}"
+        parts = [part for part in ("hardware", "precision") if getattr(self._options, part)]
+        return "+".join((name, *parts))
 
     def first(self, target: PromptTarget) -> str:
         """Return the prompt for a new attempt."""

@@ -161,7 +161,13 @@ class Generation:
         self._tell = listener
         self._strategy = STRATEGIES.load(settings.strategy)
         self._prompts = PromptWriter(settings.prompt)
-        self._files = CandidateFiles(folder, method=settings.strategy, language=settings.prompt.language, runs=runs)
+        self._files = CandidateFiles(
+            folder,
+            method=settings.strategy,
+            prompt=self._prompts.name,
+            language=settings.prompt.language,
+            runs=runs,
+        )
         self._problems = {target.problem.id: _ProblemProgress(target=target) for target in targets}
         self._inbox: queue.SimpleQueue[_Outcome | str] = queue.SimpleQueue()
         self._stopping = threading.Event()

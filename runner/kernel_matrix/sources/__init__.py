@@ -121,8 +121,10 @@ class Origin:
     """Number of the round."""
     parent: str | None = None
     """Author's name of the candidate it was made from."""
+    prompt: str | None = None
+    """Name of the prompt; the same for all problems and rounds."""
     prompt_sha256: Annotated[str, Length(64)] | None = None
-    """Digest of the prompt."""
+    """Digest of the very text that was sent."""
     no_code: str | None = None
     """Why the model's answer holds no code; its file stands for the answer, and fails without being run."""
     tokens_in: int | None = None
