@@ -70,3 +70,55 @@ def test_slices_are_the_rows(by):
 
 def test_tables_without_costs_have_an_empty_answer():
     assert answer(cell(**TIMES, candidate_median_ns=100.0)).table.is_empty()
+
+
+PATHS = {
+    "refine": [[(0, 0, 1.0, 0), (1, 0, 2.0, 1), (0, 1, 3.0, 0)], [(0, 0, 5.0, 0)], [(0, 0, 1.0, 2), (1, 0, 1.0, 3)]],
+    "repeated": [[(0, 0, 1.0, 0), (0, 1, 1.0, 1), (0, 2, 1.0, 0)], [(0, 0, 0.5, 0.5)], [(0, 0, 9.0, 0)]],
+}
+"""Method → problem → attempts: round, sample, US dollars, and the speed-up, 0 for a failure."""
+PROBLEMS = {"softmax": "Reduce", "argmax": "Reduce", "gemm": "Matmul"}
+
+
+def attempts():
+    for method, of_problems in PATHS.items():
+        for (problem, category), made in zip(PROBLEMS.items(), of_problems, strict=True):
+            for round_, sample, usd, speedup in made:
+                name = f"{problem}/{method}-{round_}-{sample}"
+                place = {"problem": problem, "category": category, "origin_method": method, "origin_prompt": "short"}
+                timed = {"candidate_median_ns": 200.0 / speedup} if speedup else {}
+                yield kernel(
+                    name, solved=speedup > 0, usd=usd, origin_round=round_, origin_sample=sample, **place, **timed
+                )
+
+
+def share_by_hand(method, budget, *, faster_than=0.0, category="", last_round=9):
+    """Buy the attempts at each problem one by one, until the next is too dear."""
+    solved = []
+    for (_, of), made in zip(PROBLEMS.items(), PATHS[method], strict=True):
+        tried = sorted(one for one in made if one[0] <= last_round)
+        if category in ("", of):
+            left, found = budget, False
+            for _round, _sample, usd, speedup in tried:
+                left -= usd
+                found |= left >= 0 and speedup > faster_than
+            solved.append(found)
+    return sum(solved) / len(solved)
+
+
+@pytest.mark.parametrize("by", [("method",), ("method", "category"), ("method", "prompt"), ("method", "language")])
+def test_shares_by_slice_are_those_of_a_purchase_by_hand(by):
+    rows = answer(*attempts(), by=by).table.filter(unit="usd").to_dicts()
+    assert {row["budget"] for row in rows} >= {0.5, 1.0, 2.0, 5.0, 10.0}
+    for row in rows:
+        of = {"method": row["method"], "budget": row["budget"], "category": row.get("category", "")}
+        assert row["correct"] == share_by_hand(**of), row
+        assert row["fast_1"] == share_by_hand(**of, faster_than=1.0), row
+
+
+def test_slice_by_round_has_all_rounds_up_to_it():
+    table = answer(*attempts(), by=("method", "round")).table.filter(unit="usd")
+    reached = table.filter(budget=10.0).select("method", "round", "tasks", "correct", "ended").rows()
+    assert reached == [("refine", 0, 3, 1 / 3, 2 / 3), ("refine", 1, 3, 2 / 3, 1 / 3), ("repeated", 0, 3, 2 / 3, 1 / 3)]
+    for row in table.to_dicts():
+        assert row["correct"] == share_by_hand(row["method"], row["budget"], last_round=row["round"]), row

@@ -1,6 +1,7 @@
 """Rates, fast_p, pass@k and their denominators."""
 
-from itertools import combinations
+import random
+from itertools import combinations, product
 
 import numpy as np
 import polars as pl
@@ -10,7 +11,7 @@ from scipy.stats import gmean, t
 from kernel_matrix.analysis.questions import QuestionOptions, ask
 from kernel_matrix.analysis.scores import at_least_one
 from kernel_matrix.errors import NothingSelectedError, UsageError
-from tests.analysis.made import cell, over_sessions, tables
+from tests.analysis.made import cell, failed, over_sessions, tables
 
 WRONG = {"status": "incorrect_values", "fault": "candidate", "stage": "verify"}
 
@@ -358,3 +359,29 @@ def test_scores_count_faster_and_slower_by_verdict():
         pytest.approx(1 / 3),
         1.0,
     )
+
+
+@pytest.mark.parametrize("by", ["category", "language", "prompt"])
+def test_rounds_by_slice_are_the_share_of_samples_by_hand(by):
+    drawn = random.Random(7)
+    rows, best = [], {}
+    for problem, sample, round_ in product(range(6), range(3), range(3)):
+        value = f"{by}-{problem % 2}" if by != "language" else ("triton", "cuda")[problem % 2]
+        column = {"prompt": "origin_prompt"}.get(by, by)
+        speedup = drawn.choice([0.0, 0.5, 1.5, 3.0])
+        about = {
+            "problem": f"p{problem}", "candidate": f"p{problem}/r{round_}-s{sample}", column: value,
+            "origin_method": "refine", "origin_sample": sample, "origin_round": round_,
+        }  # fmt: skip
+        times = {"baseline_median_ns": 100.0 * speedup, "candidate_median_ns": 100.0}
+        rows.append(cell(**about, **times) if speedup else failed(**about))
+        for later in range(round_, 3):
+            key = (value, later)
+            best.setdefault(key, {}).setdefault((problem, sample), []).append(speedup)
+    found = told(rows, by=(by,))["rounds"].table
+    assert found.height == len(best) == 6
+    for row in found.to_dicts():
+        samples = best[row[by], row["round"]].values()
+        for threshold in (0, 1, 2):
+            share = sum(max(one) > threshold for one in samples) / len(samples)
+            assert row[f"fast_{threshold}"] == pytest.approx(share), row

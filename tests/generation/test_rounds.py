@@ -90,6 +90,15 @@ def test_seeds_differ_between_samples_and_rounds(tmp_path):
     assert {(request["temperature"], request["top_p"]) for request in server.requests} == {(0.5, 0.9)}
 
 
+@pytest.mark.parametrize(("strategy", "samples"), [("repeated", 4), ("refine", 2)])
+def test_attempts_that_begin_anew_are_samples_of_their_own(tmp_path, strategy, samples):
+    goal = target(tmp_path)
+    with serving(tmp_path, {"text": code()}) as server:
+        generation(server, tmp_path, targets=[goal], strategy=strategy, rounds=2).run()
+    found, _ = load_candidates("folder", tmp_path / "out" / "candidates", {"tiny": goal.problem})
+    assert (len(found), len({one.origin.sample for one in found})) == (4, samples)
+
+
 def test_second_run_sends_nothing(tmp_path):
     with serving(tmp_path, FIRST, REPAIRED) as server:
         first = generation(server, tmp_path, evaluator=StubEvaluator(RESULTS), rounds=2).run()

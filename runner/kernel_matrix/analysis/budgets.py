@@ -10,9 +10,10 @@ import polars as pl
 
 from kernel_matrix.analysis.generated_kernels import ANSWERS, GENERATOR, PLACE, SPENT, generated_kernels
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
-from kernel_matrix.analysis.slices import columns_of
+from kernel_matrix.analysis.slices import SLICES, columns_of
 from kernel_matrix.analysis.tables import Tables
 
+_ROUND: Final = SLICES["round"]
 _STEPS: Final = (1.0, 2.0, 5.0)
 """Budgets of each power of ten."""
 
@@ -20,7 +21,8 @@ _STEPS: Final = (1.0, 2.0, 5.0)
 def budgets(tables: Tables, request: QuestionOptions) -> list[Answer]:
     """Compute the share of tasks that is solved for each budget, by method or by the slices that are named.
 
-    Kernels are bought in the order of their rounds, and of their samples within a round.
+    Kernels are bought in the order of their rounds, and of their samples within a round. A slice by ``round`` has all
+    rounds up to that one, since none can be had without those before.
 
     Raises:
         NothingSelectedError: No cell counts.
@@ -28,7 +30,9 @@ def budgets(tables: Tables, request: QuestionOptions) -> list[Answer]:
     """
     names = request.by or ("method",)
     columns = columns_of(names)
-    kernels = generated_kernels(tables, columns)
+    kernels = generated_kernels(tables, [column for column in columns if column != _ROUND])
+    if _ROUND in columns:
+        kernels = _up_to_each_round(kernels)
     task = list(dict.fromkeys((*columns, *PLACE, *GENERATOR)))
     by = dict(zip(columns, names, strict=True))
     parts = [_by_budget(_tasks(kernels, task, unit), columns, unit) for unit in SPENT]
@@ -42,6 +46,13 @@ def budgets(tables: Tables, request: QuestionOptions) -> list[Answer]:
             notes=list(_notes(kernels, task)),
         )
     ]
+
+
+def _up_to_each_round(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Repeat kernels for every later round of their generator; a task that ends early keeps what it has."""
+    rounds = kernels.select(*GENERATOR, pl.col("round").alias(_ROUND)).unique()
+    repeated = kernels.join(rounds, on=GENERATOR, nulls_equal=True, maintain_order="left")
+    return repeated.filter(pl.col("round") <= pl.col(_ROUND))
 
 
 def _tasks(kernels: pl.DataFrame, task: Sequence[str], unit: str) -> pl.DataFrame:

@@ -47,7 +47,7 @@ class CandidateFiles:
         Args:
             attempt: The attempt.
             line: Its line in the ledger.
-            number: Number of the sample over all rounds, for KernelBench's layout.
+            number: Number of the sample over all rounds.
 
         Raises:
             StoreError: A file cannot be written.
@@ -55,7 +55,7 @@ class CandidateFiles:
         candidate = attempt.judged
         path = self._folder / CANDIDATE_FOLDER / attempt.problem / f"{attempt.name}{candidate.suffix}"
         _write(path, candidate.source)
-        _write(path.with_suffix(".toml"), self._metadata(attempt, line))
+        _write(path.with_suffix(".toml"), self._metadata(attempt, line, number))
         match = _KERNELBENCH.match(attempt.problem)
         if self._runs is not None and match is not None and attempt.candidate is not None and candidate.suffix == ".py":
             name = f"level_{match[1]}_problem_{match[2]}_sample_{number}_kernel.py"
@@ -83,11 +83,12 @@ class CandidateFiles:
     def _evaluation(self, candidate: GeneratedCandidate, place: str) -> Path:
         return self._folder / _EVALUATION_FOLDER / place / candidate.problem / f"{candidate.name}.json"
 
-    def _metadata(self, attempt: GenerationAttempt, line: LedgerLine) -> str:
+    def _metadata(self, attempt: GenerationAttempt, line: LedgerLine, number: int) -> str:
         origin = Origin(
             method=self._method,
             model=line.model,
-            sample=attempt.sample,
+            # A later attempt that begins anew is a draw of its own, not a round of the sample before it.
+            sample=number if attempt.parent is None else attempt.sample,
             round=attempt.round,
             parent=attempt.parent,
             prompt=self._prompt,
