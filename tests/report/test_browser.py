@@ -13,6 +13,7 @@ import pytest
 from kernel_matrix.report.source_texts import SOURCES, SourceTexts
 from tests.analysis.made import cell, frame, over_sessions, tables
 from tests.report.test_page import HOSTILE, LOG, gpus_rows
+from tests.report.test_rounds_and_money import generated_rows
 
 PAGES = (
     "leaders", "problem/softmax", "problem/none", "heat", "gpus", "cells", "failures", "roofline", "cascade", "noise",
@@ -183,6 +184,7 @@ def test_no_page_is_wider_than_the_window(browser, write_page, width):
         for n in range(3)
         for gpu in ("h100", "h200", "a_gpu_with_a_name_of_some_length")
     ]
+    rows += generated_rows(origin_model="m" * 80)
     made = replace(some_tables(), cells=tables([*rows, *some_tables().cells.collect().to_dicts()]).cells)
     with opened(browser, write_page(made), viewport={"width": width, "height": 900}) as tab:
         for name in ("overview", *PAGES):
@@ -193,7 +195,9 @@ def test_no_page_is_wider_than_the_window(browser, write_page, width):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_is_accessible_by_axe(browser, write_page, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="the `dev` extra is not installed")
-    with opened(browser, write_page(some_tables()), color_scheme=scheme) as tab:
+    made = some_tables()
+    made = replace(made, cells=tables([*generated_rows(), *made.cells.collect().to_dicts()]).cells)
+    with opened(browser, write_page(made), color_scheme=scheme) as tab:
         for name in ("overview", *PAGES, "cells/nothing=1"):
             to(tab, name)
             found = axe.Axe().run(tab).response["violations"]
@@ -390,3 +394,17 @@ def test_table_of_twenty_thousand_cells_draws_few_rows(browser, write_page):
         expect(tab.locator(".window tbody tr:nth-last-child(2)")).to_have_attribute("aria-rowindex", "20001")
         tab.locator("input[type=search]").fill("p249 gpu=h200")
         expect(tab.locator(".count")).to_have_text("40 of 20,000 rows")
+
+
+def test_rounds_and_money_are_shown_without_javascript(browser, write_page):
+    window = {"java_script_enabled": False, "viewport": {"width": 360, "height": 900}}
+    with opened(browser, write_page(tables(generated_rows())), **window) as tab:
+        assert tab.locator(".shares").count() == 2
+        for place, plot in enumerate(tab.locator(".shares").all()):
+            assert 200 < plot.bounding_box()["width"] < 360, place
+        assert "Method against method" in tab.locator("#overview").inner_text()
+
+
+def test_page_without_rounds_and_costs_has_no_such_section(browser, write_page):
+    with opened(browser, write_page(some_tables())) as tab:
+        assert "Rounds and money" not in tab.locator("#overview").inner_text()

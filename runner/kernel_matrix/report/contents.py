@@ -20,6 +20,7 @@ from kernel_matrix.report import cell_choice, failure_groups, heat_map, time_sca
 from kernel_matrix.report.leaderboard import Leaderboard, make_leaderboard
 from kernel_matrix.report.overview import Overview, make_overview, summarise_portability
 from kernel_matrix.report.question_pages import QuestionPage, answer_questions, cut_rows
+from kernel_matrix.report.rounds_and_money import RoundsAndMoney, find_rounds_and_money
 from kernel_matrix.report.sampled_traces import read_sampled_traces
 from kernel_matrix.report.source_texts import SourceTexts, find_source_texts
 
@@ -75,6 +76,8 @@ class PageDetails:
     leaderboard: Leaderboard
     sources: SourceTexts
     questions: Sequence[QuestionPage] = field(default=())
+    generated: RoundsAndMoney | None = None
+    """None if no candidate has a round or a cost."""
 
 
 _NEEDED: Final = (*cell_choice.FROM_OUTCOMES, "run_id", "run_started_at", "attempt", "counted", "passed")
@@ -149,6 +152,7 @@ def gather_details(tables: Tables, found: pl.DataFrame, contents: ReportContents
     """Collect what only the HTML page shows, beside ``contents``; ``found`` are the outcomes from :func:`gather`."""
     digests = {*found["candidate_sha256"].drop_nulls(), *found["problem_sha256"].drop_nulls()}
     cells = cell_choice.choose_cells(found, tables)
+    questions = tuple(answer_questions(tables))
     return PageDetails(
         cells=cells,
         samples=cell_choice.read_samples(cells, tables),
@@ -157,5 +161,6 @@ def gather_details(tables: Tables, found: pl.DataFrame, contents: ReportContents
         spreads=time_scatter.spreads(found),
         leaderboard=make_leaderboard(tables),
         sources=find_source_texts(contents.matrices, digests),
-        questions=tuple(answer_questions(tables)),
+        questions=questions,
+        generated=find_rounds_and_money(tables, questions),
     )

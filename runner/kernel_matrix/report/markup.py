@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from html import escape
 
 from kernel_matrix.results.descriptions import visible
@@ -50,3 +51,19 @@ def raw(name: str, text: str, /, **attributes: str) -> Html:
         raise ValueError(f"text of <{name}> would end it")
     opening = element("br", **attributes).removeprefix("<br")
     return Html(f"<{name}{opening}{text}</{name}>")
+
+
+def scrolled(label: str, *inside: Html, class_: str = "scroll") -> Html:
+    """Write a region that a keyboard can scroll where the screen is narrow."""
+    return element("div", *inside, class_=class_, tabindex="0", role="region", aria_label=label)
+
+
+def plain_table(head: Sequence[str], body: Sequence[Sequence[str]], *, texts: Collection[str]) -> Html:
+    """Write a table; the columns named in ``texts`` are text, all others are numbers."""
+    kinds = ["text" if name in texts else "figure" for name in head]
+    headings = (element("th", name, class_=kind, scope="col") for name, kind in zip(head, kinds, strict=True))
+    rows = (
+        element("tr", *(element("td", text, class_=kind) for text, kind in zip(row, kinds, strict=True)))
+        for row in body
+    )
+    return element("table", element("thead", element("tr", *headings)), element("tbody", *rows), class_="plain")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 from urllib.parse import quote
@@ -14,11 +14,12 @@ from kernel_matrix.analysis.comparison import FLAGGED, Change, Comparison
 from kernel_matrix.report.contents import AuditFinding, ReportContents
 from kernel_matrix.report.failure_groups import REASON_HEAD, reason_cells, unexpected
 from kernel_matrix.report.heat_map import overall
-from kernel_matrix.report.markup import Html, element, joined
+from kernel_matrix.report.markup import Html, element, joined, plain_table, scrolled
 from kernel_matrix.report.number_format import DASH, GLYPHS, MEANINGS, bucket, number, rate, share, times
 from kernel_matrix.report.overview import Overview, apart_notes, label_notes, score_rows
 from kernel_matrix.report.question_pages import QuestionPage
 from kernel_matrix.report.ratio_plot import PlottedRatio, ratio_plot
+from kernel_matrix.report.rounds_and_money import RoundsAndMoney, rounds_and_money
 from kernel_matrix.report.short_answer import answer_in_words
 
 _MOST_PROBLEMS: Final = 40
@@ -41,7 +42,9 @@ _MOST_TOLD: Final = 2
 _MOST_SLICES: Final = 12
 
 
-def overview_section(contents: ReportContents, questions: Sequence[QuestionPage] = ()) -> Html:
+def overview_section(
+    contents: ReportContents, questions: Sequence[QuestionPage] = (), generated: RoundsAndMoney | None = None
+) -> Html:
     """Write the section ``overview``; of ``questions``, the answer to ``gpus`` is on it."""
     if not contents.overview.outcomes:
         empty = (
@@ -54,6 +57,7 @@ def overview_section(contents: ReportContents, questions: Sequence[QuestionPage]
         _block("What ran", _facts(contents.overview)),
         _block("How far to trust it", _trust(contents.overview, contents.findings)),
         _block("Correctness and speed", _scores(contents.overview)),
+        *([_block("Rounds and money", rounds_and_money(generated), wide=True)] if generated else []),
         _block("Where it runs", _portable(contents), wide=True),
         _block("What broke", _broke(contents), wide=True),
     ]
@@ -195,8 +199,8 @@ def _scores(overview: Overview) -> Html:
         " none. fast p×: correct and more than p times as fast as the baseline, by the ratio alone. Speed-up: geometric"
         " mean over what passed, each problem alike; faster and slower: shares of what was timed, by verdict."
     )
-    table = _table(head, list(_linked_scores(overview, rows)), texts=head[:1])
-    return joined(_scrolled("Scores", table), element("p", note, class_="note"))
+    table = plain_table(head, list(_linked_scores(overview, rows)), texts=head[:1])
+    return joined(scrolled("Scores", table), element("p", note, class_="note"))
 
 
 def _linked_scores(overview: Overview, rows: Sequence[tuple[str, ...]]) -> Iterator[list[str]]:
@@ -250,7 +254,7 @@ def _portable(contents: ReportContents) -> Html:
     )
     return joined(
         element("p", contents.portability),
-        _scrolled("GPU × problem", *tables, class_="scroll maps"),
+        scrolled("GPU × problem", *tables, class_="scroll maps"),
         element("p", *legend, class_="legend"),
         element("p", note, class_="note"),
     )
@@ -338,8 +342,8 @@ def _broke(contents: ReportContents) -> Html:
         notes.append(f"{number(surprises.height - len(body), 'more reason')} on the page Failures.")
     if contents.overview.expected:
         notes.append(f"{number(contents.overview.expected, 'outcome')} failed as declared and are not listed.")
-    table = _table((*REASON_HEAD, "GPUs"), body, texts=(*REASON_HEAD[:3], "GPUs"))
-    return joined(_scrolled("What broke", table), element("p", " ".join(notes), class_="note") if notes else "")
+    table = plain_table((*REASON_HEAD, "GPUs"), body, texts=(*REASON_HEAD[:3], "GPUs"))
+    return joined(scrolled("What broke", table), element("p", " ".join(notes), class_="note") if notes else "")
 
 
 def _status_link(row: Mapping[str, Any]) -> Html:
@@ -363,7 +367,7 @@ def _compared(found: Comparison) -> Html:
     body = [_changed(row) for row in rows.head(_MOST_ROWS).iter_rows(named=True)]
     more = f" {number(rows.height - len(body), 'more row')} under Answers, compare." if rows.height > len(body) else ""
     notes = element("p", f"{found.rules}.{more} {' '.join(found.notes)}", class_="note")
-    table = [_scrolled("Changes", _table(head, body, texts=head[:7]))] if body else []
+    table = [scrolled("Changes", plain_table(head, body, texts=head[:7]))] if body else []
     return joined(*statements, counts, *table, notes)
 
 
@@ -371,19 +375,3 @@ def _changed(row: Mapping[str, Any]) -> tuple[str, ...]:
     names = (row[name] or DASH for name in ("problem", "candidate", "dtype", "gpu", "toolchain", "reason"))
     interval = f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}" if row["ratio_low"] is not None else DASH
     return (row["change"].replace("_", " "), *names, DASH if row["ratio"] is None else f"{row['ratio']:.3f}", interval)
-
-
-def _scrolled(label: str, *inside: Html, class_: str = "scroll") -> Html:
-    """Write a region that a keyboard can scroll where the screen is narrow."""
-    return element("div", *inside, class_=class_, tabindex="0", role="region", aria_label=label)
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]], *, texts: Collection[str]) -> Html:
-    """Write a table; the columns named in ``texts`` are text, all others are numbers."""
-    kinds = ["text" if name in texts else "figure" for name in head]
-    headings = (element("th", name, class_=kind, scope="col") for name, kind in zip(head, kinds, strict=True))
-    rows = (
-        element("tr", *(element("td", text, class_=kind) for text, kind in zip(row, kinds, strict=True)))
-        for row in body
-    )
-    return element("table", element("thead", element("tr", *headings)), element("tbody", *rows), class_="plain")

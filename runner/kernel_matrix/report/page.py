@@ -91,10 +91,11 @@ def assemble(
         element("title", contents.title),
         raw("style", _read("page.css")),
     )
+    overview = overview_section(contents, details.questions, details.generated)
     body = element(
         "body",
         _header(contents, _shown_pages(contents, details)),
-        element("main", overview_section(contents, details.questions), element("div", id="page", hidden=""), id="main"),
+        element("main", overview, element("div", id="page", hidden=""), id="main"),
         element("footer", _footer(contents)),
         raw("script", embed_json({**_data(contents, details), "site": site}), type="application/json", id="data"),
         raw("script", library, type="text/plain", id="library"),

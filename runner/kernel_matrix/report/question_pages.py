@@ -29,12 +29,13 @@ class QuestionPage:
 def answer_questions(tables: Tables) -> Iterator[QuestionPage]:
     """Answer all questions; an error in one of them does not affect the others."""
     for question in QUESTIONS:
-        yield _answer(question, tables)
+        yield answer_question(question, tables)
 
 
-def _answer(question: str, tables: Tables) -> QuestionPage:
+def answer_question(question: str, tables: Tables, *by: str) -> QuestionPage:
+    """Answer one question, for the slices ``by``; an error is told in place of an answer."""
     try:
-        answers = ask(question, tables, QuestionOptions())
+        answers = ask(question, tables, QuestionOptions(by=by))
     except KernelMatrixError as error:
         return QuestionPage(question=question, statement=str(error))
     except Exception as error:  # noqa: BLE001  # a page that reports one error is better than no page
