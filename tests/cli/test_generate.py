@@ -11,6 +11,8 @@ from collections import Counter
 
 import pytest
 
+from kernel_matrix.api.serve import ServiceOptions
+from kernel_matrix.api.serve import serving as serving_matrix
 from tests.baddays.field import new_field
 from tests.generation.recording import serving
 
@@ -84,6 +86,21 @@ def test_answers_without_code_cost_and_solve_nothing(field):
     assert field.leftovers() == []
 
 
+def test_service_judges_as_this_host_does(field, answers):
+    def results(out):
+        found = (json.loads(path.read_text()) for path in (field.root / out / "evaluations").rglob("*.json"))
+        return sorted((one["status"], one["stage"], list(one["evidence"]), list(one["workloads"])) for one in found)
+
+    options = ServiceOptions(matrix=field.root / "matrix.toml", folder=field.results, sandbox="process")
+    with serving(field.root, *answers) as server, serving_matrix(options, port=0) as address:
+        here = field.call(*words(server))
+        there = field.call(*words(server, "--judge", address, "--out", "there"))
+    assert (here.returncode, there.returncode) == (0, 0), there.stderr
+    assert "4 candidates, 2 right" in there.stdout
+    assert results("there") == results("generated") != []
+    assert not (field.root / "there" / "results").exists()
+
+
 def test_killed_generation_goes_on_and_pays_once(field, answers):
     """What may be paid for twice are the requests on their way at the kill, at most as many as are sent at once."""
     slow = [{**answer, "delay_s": 0.5} for answer in answers]
@@ -151,6 +168,7 @@ def test_printed_prompt_is_the_one_that_is_sent(field, answers):
         (("--prices", "absent.toml"), 2, "absent.toml cannot be read"),
         (("--budget-usd", "1"), 2, "the price of tester is unknown"),
         (("--base-url", "host"), 2, "--base-url host is no address"),
+        (("--judge", "host"), 2, "the service's address cannot be used: 'host'"),
         (("--model", ""), 2, "no model, or no endpoint, is named"),
         (("--recorded", "problems"), 2, "problems has no recorded answer"),
     ],

@@ -1,11 +1,11 @@
-"""Generate candidates by a language model for the problems of a matrix, and judge them on this host."""
+"""Generate candidates by a language model for the problems of a matrix, and judge them here or by a service."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,7 @@ from kernel_matrix.generation.prices import BUNDLED_PRICES, read_price
 from kernel_matrix.generation.prompts import LANGUAGES, PromptOptions, PromptTarget, PromptWriter
 from kernel_matrix.generation.recorded_server import recorded_server
 from kernel_matrix.generation.rounds import Generation, GenerationSettings
+from kernel_matrix.generation.service_evaluator import judging_by_service
 from kernel_matrix.hosts.survey import AUTO, survey
 from kernel_matrix.matrix import GpuAxis, Matrix
 from kernel_matrix.matrix.globs import matches
@@ -89,6 +90,9 @@ class GenerationOptions:
     prices: Path | None = None
     runs: Path | None = None
     """Folder for a copy of the candidates in the layout of KernelBench's ``runs/<run>``."""
+    judge: str = ""
+    """Address of a service that judges; its token is in ``KERNEL_MATRIX_TOKEN``. Empty: this host judges, with
+    ``sandbox`` and ``lock``."""
     sandbox: str = AUTO
     lock: Path | None = None
 
@@ -129,13 +133,14 @@ def generate(
     Args:
         options: What is asked, and where everything is kept.
         listener: Gets events in this thread.
-        evaluator: Judges candidates; None: this host judges them.
+        evaluator: Judges candidates; None: a service or this host does, as ``options`` say.
         command: Words of the command line, for the record of the run.
 
     Raises:
         UsageError: An option cannot be used, or the endpoint refuses requests.
         NothingSelectedError: No problem is selected.
-        InfrastructureError: The endpoint does not answer, a file cannot be written, or nothing can be judged here.
+        InfrastructureError: The endpoint or the service does not answer, a file cannot be written, or nothing can be
+            judged here.
     """
     settings = options.settings
     if not settings.model or not (options.base_url or options.recorded):
@@ -146,7 +151,7 @@ def generate(
         settings = replace(settings, price=read_price(options.prices or BUNDLED_PRICES, settings.model))
     with ExitStack() as undo:
         endpoint = _endpoint(options, undo)
-        judge = evaluator or undo.enter_context(_judging_here(matrix, targets, options, command))
+        judge = evaluator or undo.enter_context(_judging(matrix, targets, options, command))
         return Generation(
             settings,
             targets,
@@ -259,6 +264,14 @@ class _MatrixEvaluator:
             gpu=options.gpu,
             toolchain=options.toolchain,
         )
+
+
+def _judging(
+    matrix: Matrix, targets: Sequence[PromptTarget], options: GenerationOptions, command: Sequence[str]
+) -> AbstractContextManager[CandidateEvaluator]:
+    if options.judge:
+        return judging_by_service(options.judge, targets)
+    return _judging_here(matrix, targets, options, command)
 
 
 @contextmanager

@@ -105,11 +105,12 @@ class ServedMatrix:
 
     def problems(self) -> Sequence[Mapping[str, Any]]:
         """Describe the problems."""
+        offered = self._judge.matrix.dtypes
         return [
             {
                 "id": chosen.problem.id,
                 "category": chosen.problem.category,
-                "dtypes": [dtype.value for dtype in chosen.problem.dtypes],
+                "dtypes": [dtype.value for dtype in offered if dtype in chosen.problem.dtypes],
                 "workloads": [workload.name for workload in chosen.workloads],
             }
             for chosen in self._judge.problems.values()
@@ -121,6 +122,7 @@ class ServedMatrix:
         return [
             {
                 "gpu": gpu.name,
+                "toolchains": [toolchain.name for toolchain in self._judge.matrix.toolchains],
                 "devices": self._judge.devices_of(gpu),
                 "running": running[gpu.name],
             }

@@ -61,6 +61,7 @@ _Prices = Annotated[Path | None, typer.Option("--prices", metavar="FILE", help="
 _Runs = Annotated[
     Path | None, typer.Option("--runs", metavar="DIR", help="Write KernelBench's candidates as its runs/<run> too.")
 ]
+_Judge = Annotated[str, typer.Option("--judge", metavar="URL", help="Have a service judge; see KERNEL_MATRIX_TOKEN.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -98,6 +99,7 @@ def generate(
     budget_s: _BudgetS = None,
     prices: _Prices = None,
     runs: _Runs = None,
+    judge: _Judge = "",
     sandbox: Sandbox = "auto",
     lock: Lock = None,
     json: JsonAfterProgress = False,
@@ -138,6 +140,7 @@ def generate(
         toolchain=toolchain,
         prices=prices,
         runs=runs,
+        judge=judge,
         sandbox=sandbox,
         lock=lock,
     )

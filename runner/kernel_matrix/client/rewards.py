@@ -132,6 +132,24 @@ def last_code_block(completion: str) -> str:
     return str(blocks[-1]) if blocks else completion
 
 
+def submit_each(
+    client: BatchEvaluator, requests: Sequence[Mapping[str, Any]]
+) -> list[Evaluation | ServiceRefusedError]:
+    """Submit requests, with an error for each that the service refuses by itself.
+
+    A batch is refused as a whole, so it is halved until those that are refused stand alone.
+    """
+    try:
+        return list(client.submit_many(requests))
+    except ServiceRefusedError as error:
+        if error.status != _UNPROCESSABLE:
+            raise
+        if len(requests) == 1:
+            return [error]
+    half = len(requests) // 2
+    return [*submit_each(client, requests[:half]), *submit_each(client, requests[half:])]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardFunction:
     """Function from completions to rewards; see :func:`reward_function`."""
@@ -162,7 +180,7 @@ class RewardFunction:
         """Return the result of each completion; None where there is none after ``wait_s``."""
         sources = [self.extract(one if isinstance(one, str) else str(one[-1]["content"])) for one in completions]
         wanted = list(dict.fromkeys(source for source in sources if source.strip()))
-        submitted = _submit_each(self.client, [{**self.request, "source": source} for source in wanted])
+        submitted = submit_each(self.client, [{**self.request, "source": source} for source in wanted])
         accepted = [one for one in submitted if isinstance(one, Evaluation)]
         refused = [one for one in submitted if isinstance(one, ServiceRefusedError)]
         if refused and not accepted:
@@ -210,21 +228,3 @@ def _is_loaded(result: EvaluationResult) -> bool:
 def _bound_of(columns: Mapping[str, Any]) -> float | None:
     shown, limit = columns.get("verdict_low", columns.get("speedup")), columns.get("speedup_limit")
     return None if shown is None or limit is None else float(min(shown, limit))
-
-
-def _submit_each(
-    client: BatchEvaluator, requests: Sequence[Mapping[str, Any]]
-) -> list[Evaluation | ServiceRefusedError]:
-    """Submit requests, with an error for each that the service refuses by itself.
-
-    A batch is refused as a whole, so it is halved until those that are refused stand alone.
-    """
-    try:
-        return list(client.submit_many(requests))
-    except ServiceRefusedError as error:
-        if error.status != _UNPROCESSABLE:
-            raise
-        if len(requests) == 1:
-            return [error]
-    half = len(requests) // 2
-    return [*_submit_each(client, requests[:half]), *_submit_each(client, requests[half:])]
