@@ -11,8 +11,10 @@ from dataclasses import replace
 import pytest
 import requests
 
+from kernel_matrix.api.make_pairs import make_pairs
 from kernel_matrix.api.serve import ServiceOptions, serving
 from kernel_matrix.errors import UsageError
+from kernel_matrix.model.evaluation import source_name
 from tests.baddays.field import new_field
 
 pytestmark = pytest.mark.torch
@@ -89,6 +91,26 @@ def test_reference_takes_the_place_of_a_problem(field, options):
         wanted = {"source": source(field, "honest"), "reference": reference}
         refused = requests.post(f"{address}/evaluations", json=wanted, timeout=30).json()["error"]
     assert refused["what"] == "this service takes no references"
+
+
+def test_first_origin_is_recorded_and_changes_no_answer(field, options):
+    """A candidate that was sent before, under another origin, is the same work, and pairs find its parent."""
+    wrong, honest = source(field, "wrong"), source(field, "honest")
+    first = {"method": "refine", "model": 'a \x7f\u2028"quoted" name', "sample": 1, "round": 0, "cost_usd": 1e-07}
+    child = {"model": "m", "round": 1, "parent": source_name(wrong, ".py")}
+    with serving(options, port=0) as address:
+        ids = [
+            *submit(address, wrong, origin=first),
+            *submit(address, wrong, origin={"model": "later", "round": 7}),
+            *submit(address, wrong),
+            *submit(address, honest, origin=child),
+        ]
+        answers = ended(address, ids)
+    cells = [answers[id_]["record"].partition(".")[0] for id_ in ids]
+    assert len(set(cells)) == 2
+    assert {one["cell_id"]: one["cell"]["origin"] for one in field.records()} == {cells[0]: first, cells[3]: child}
+    pairs = make_pairs(field.results, field.root / "pairs").table
+    assert pairs.select("kind", "relation").rows() == [("error_correction", "parent")]
 
 
 def test_metrics_count_what_has_ended(field, options):

@@ -13,6 +13,7 @@ import pytest
 
 from kernel_matrix.api.serve import ServiceOptions
 from kernel_matrix.api.serve import serving as serving_matrix
+from kernel_matrix.model.evaluation import source_name
 from tests.baddays.field import new_field
 from tests.generation.recording import serving
 
@@ -99,6 +100,10 @@ def test_service_judges_as_this_host_does(field, answers):
     assert "4 candidates, 2 right" in there.stdout
     assert results("there") == results("generated") != []
     assert not (field.root / "there" / "results").exists()
+    origins = sorted((one["cell"]["origin"] for one in field.records()), key=lambda origin: origin["round"])
+    assert [(origin["model"], origin["round"]) for origin in origins] == [("tester", 0), ("tester", 1)]
+    (wrong,) = {path.read_text() for path in (field.root / "there" / "candidates").rglob("r0-*.py")}
+    assert origins[1]["parent"] == source_name(wrong, ".py")
 
 
 def test_killed_generation_goes_on_and_pays_once(field, answers):

@@ -67,7 +67,7 @@ def address(queue):
 @pytest.fixture
 def evaluator(address, tmp_path):
     with Client(address, retry_for_s=0) as client:
-        yield ServiceEvaluator(client, [target(tmp_path)])
+        yield ServiceEvaluator(client, [target(tmp_path)], tmp_path / "out")
 
 
 def candidates(*sources, problem="tiny"):
@@ -131,14 +131,14 @@ def test_key_of_another_matrix_does_not_stop_it(address, queue, tmp_path):
 
     goal = target(tmp_path)
     with Client(address) as client:
-        list(zip(range(1), ServiceEvaluator(client, [goal]).evaluate(candidates("a", "")), strict=False))
+        list(zip(range(1), ServiceEvaluator(client, [goal], tmp_path).evaluate(candidates("a", "")), strict=False))
     with opened(queue, ChangedJudge()) as changed, Client(changed) as client, judging(queue, {}):
-        assert statuses(ServiceEvaluator(client, [goal]), "a") == {"a": "passed"}
+        assert statuses(ServiceEvaluator(client, [goal], tmp_path), "a") == {"a": "passed"}
 
 
 def test_what_has_not_begun_is_cancelled_at_the_end(address, queue, tmp_path):
     def interrupted():
-        with judging_by_service(address, [target(tmp_path)]) as evaluator:
+        with judging_by_service(address, [target(tmp_path)], tmp_path / "out") as evaluator:
             next(evaluator.evaluate(candidates("a", "b", "")))
             raise KeyboardInterrupt
 
@@ -165,7 +165,7 @@ def test_service_of_another_matrix_is_refused(queue, tmp_path, judge, changes, s
     with (
         opened(queue, judge()) as address,
         pytest.raises(UsageError, match=said.replace("?", r"\?")),
-        judging_by_service(address, [replace(goal, **changes)]),
+        judging_by_service(address, [replace(goal, **changes)], tmp_path),
     ):
         pass
     assert queue.page("ann") == []
@@ -181,14 +181,14 @@ def test_other_server_is_told_apart(queue, tmp_path):
         Client(address) as client,
         pytest.raises(ServiceError, match="of its problems and workers cannot be read"),
     ):
-        ServiceEvaluator(client, [target(tmp_path)]).check()
+        ServiceEvaluator(client, [target(tmp_path)], tmp_path / "out").check()
 
 
 def test_generation_is_judged_by_the_service(address, queue, tmp_path):
     answers = [{"contains": "is not right", "text": code("return x + 1")}, {"text": code("return x + 2")}]
     source = code("return x + 2").partition("```python\n")[2].partition("```")[0]
     with serving(tmp_path, *answers) as server, judging(queue, {source: WRONG}):
-        with judging_by_service(address, [target(tmp_path)]) as evaluator:
+        with judging_by_service(address, [target(tmp_path)], tmp_path / "out") as evaluator:
             result = generation(server, tmp_path, evaluator=evaluator, rounds=2).run()
         assert "3 differ" in json.dumps(server.requests[-1])
     assert (result.candidates, result.right, result.machine_failed) == (4, 2, 0)

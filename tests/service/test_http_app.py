@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 from contextlib import contextmanager
+from dataclasses import fields
 
 import pytest
 import requests
@@ -15,7 +16,8 @@ import uvicorn
 from kernel_matrix.errors import StoreError, UsageError
 from kernel_matrix.service.clients import RequestLimit, Tokens
 from kernel_matrix.service.evaluation_queue import EvaluationQueue, NewEvaluation
-from kernel_matrix.service.http_app import MOST_BODY, MOST_IN_BATCH, Service, make_app
+from kernel_matrix.service.http_app import MOST_BODY, MOST_IN_BATCH, CandidateOrigin, Service, make_app
+from kernel_matrix.sources import Origin
 
 TOKENS = Tokens({name: hashlib.sha256(name.encode()).hexdigest() for name in ("ann", "bob")})
 
@@ -69,8 +71,8 @@ def ask(queue):
     service = Service(queue=queue, evaluator=PlayedJudge(), tokens=TOKENS, limit=RequestLimit(1000, 1000))
     with listening(service) as address, requests.Session() as session:
 
-        def send(method, path, document=None, *, token="ann", **more):
-            headers = {"Authorization": f"Bearer {token}"} if token else {}
+        def send(method, path, document=None, *, token="ann", headers=None, **more):
+            headers = {"Authorization": f"Bearer {token}", **(headers or {})} if token else {}
             return session.request(method, address + path, json=document, headers=headers, timeout=30, **more)
 
         yield send
@@ -190,13 +192,31 @@ def test_what_can_be_judged_is_told(ask):
         (wanted(priority=1000), "body.priority: Input should be less than or equal to 100"),
         (wanted(suffix=".sh"), "body.suffix: Input should be '.py', '.cu' or '.cpp'"),
         (wanted(problem="unknown"), "there is no problem 'unknown'"),
+        (wanted(origin={"colour": "red"}), "body.origin.colour: Extra inputs are not permitted"),
+        (wanted(origin={"model": "m" * 301}), "body.origin.model: String should have at most 300 characters"),
+        (wanted(origin={"model": {"a": {}}}), "body.origin.model: Input should be a valid string"),
+        (wanted(origin={"sample": 2**63}), "body.origin.sample: Input should be less than or equal to"),
+        (wanted(origin={"cost_usd": -1}), "body.origin.cost_usd: Input should be greater than or equal to 0"),
+        (wanted(origin={"prompt_sha256": "0"}), "body.origin.prompt_sha256: String should match pattern"),
     ],
-    ids=range(9),
+    ids=range(15),
 )
 def test_request_that_is_not_in_form_is_refused(ask, document, said):
     refused = ask("POST", "/evaluations", document)
     assert refused.status_code == 422
     assert refused.json()["error"]["what"].startswith(said)
+
+
+@pytest.mark.parametrize("text", ["NaN", "1e999"])
+def test_origin_has_numbers_that_are_finite(ask, text):
+    body = json.dumps(wanted(origin={"wall_s": 0.5})).replace("0.5", text)
+    refused = ask("POST", "/evaluations", data=body, headers={"Content-Type": "application/json"})
+    assert refused.status_code == 422
+    assert "body.origin.wall_s: Input should be a finite number" in refused.json()["error"]["what"]
+
+
+def test_origin_has_the_fields_of_a_candidates_metadata():
+    assert list(CandidateOrigin.model_fields) == [one.name for one in fields(Origin)]
 
 
 def test_batch_has_a_size(ask):

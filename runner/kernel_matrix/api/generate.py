@@ -270,7 +270,7 @@ def _judging(
     matrix: Matrix, targets: Sequence[PromptTarget], options: GenerationOptions, command: Sequence[str]
 ) -> AbstractContextManager[CandidateEvaluator]:
     if options.judge:
-        return judging_by_service(options.judge, targets)
+        return judging_by_service(options.judge, targets, options.folder)
     return _judging_here(matrix, targets, options, command)
 
 

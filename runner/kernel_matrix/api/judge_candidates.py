@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,11 +19,11 @@ from kernel_matrix.executors.fleet.open_run import FleetOpenRun
 from kernel_matrix.executors.local import Run
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.hosts.survey import HostSurvey
-from kernel_matrix.inside.atomic_write import replace_file
+from kernel_matrix.inside.atomic_write import publish_file, replace_file
 from kernel_matrix.matrix import GpuAxis, Matrix
 from kernel_matrix.matrix.tiers import TIERS, with_protocol
 from kernel_matrix.model.enums import Status, Tier
-from kernel_matrix.model.evaluation import WORKLOAD_COLUMNS, EvaluationResult
+from kernel_matrix.model.evaluation import WORKLOAD_COLUMNS, EvaluationResult, source_name
 from kernel_matrix.model.instants import utc_now
 from kernel_matrix.model.messages import to_json
 from kernel_matrix.plan import Cell, SelectedProblem, Selection, devices_matching, load_selection, make_plan
@@ -32,16 +31,15 @@ from kernel_matrix.plan.host_inventory import HostInventory
 from kernel_matrix.results.record import Record, record_to_json
 from kernel_matrix.results.rows import cell_rows, host_row
 from kernel_matrix.results.store import RecordStore
-from kernel_matrix.sources import Candidate, load_source
+from kernel_matrix.sources import Candidate, Origin, load_source
 from kernel_matrix.sources.document import UnreadableFileError
-from kernel_matrix.sources.folder import PROBLEM_FILE, SUFFIXES, read_candidate
+from kernel_matrix.sources.folder import PROBLEM_FILE, SUFFIXES, read_candidate, side_file_text
 
 COMPILE: Final = "compile"
 """The tier that only builds a candidate."""
 _CANDIDATES: Final = "candidates"
 _REFERENCES: Final = "references"
 _KEEPS_JUDGE_S: Final = 60.0
-_NAME_LENGTH: Final = 16
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
 
@@ -62,6 +60,8 @@ class SentCandidate:
     """File that has the source, with metadata beside it, in a folder of the problem; None: the source is kept here."""
     reference: str = ""
     """Source of a module with ``Model`` and ``get_inputs``, in place of ``problem``."""
+    origin: Mapping[str, Any] | None = None
+    """Known fields of its :class:`~kernel_matrix.sources.Origin`; the first that is sent is kept beside the source."""
 
 
 class OpenRun(Protocol):
@@ -207,7 +207,7 @@ class CandidateJudge(ABC):
             return self.problems[_known("problem", sent.problem, self.problems)]
         if sent.problem:
             raise UsageError("a problem and a reference are named", next_step="name one of them")
-        name = _digest(sent.reference)
+        name = source_name(sent.reference)
         folder = self._references / name
         made = folder / f"reference-{name}"
         with _keeping():
@@ -230,12 +230,15 @@ class CandidateJudge(ABC):
         """Keep a source under a name made of its content, and return its file."""
         if sent.suffix not in SUFFIXES:
             raise UsageError(f"no candidate is a {sent.suffix} file", next_step=f"choose one of {', '.join(SUFFIXES)}")
-        name = _digest(sent.suffix + sent.source)
+        name = source_name(sent.source, sent.suffix)
         file = self._sources / name / problem_id / f"{name}{sent.suffix}"
         with _keeping():
             if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 replace_file(file, sent.source)
+            if sent.origin:
+                with suppress(FileExistsError):
+                    publish_file(file.with_suffix(".toml"), side_file_text(Origin(**sent.origin)))
         return file
 
 
@@ -342,10 +345,6 @@ def _with_devices_of(matrix: Matrix, host: HostSurvey) -> HostSurvey:
     inventory = host.inventory
     mine = {device.uuid: device for gpu in matrix.gpus for device in devices_matching(gpu, inventory.gpus)}
     return replace(host, inventory=replace(inventory, gpus=tuple(mine.values())))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:_NAME_LENGTH]
 
 
 @contextmanager

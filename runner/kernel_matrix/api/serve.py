@@ -91,7 +91,7 @@ class ServedMatrix:
         """
         if request.reference and not self._takes_references:
             raise UsageError("this service takes no references", next_step="name a problem of GET /problems")
-        wanted = request.model_dump(exclude={"priority", "key", "timeout_s"})
+        wanted = request.model_dump(exclude={"priority", "key", "timeout_s"}, exclude_none=True)
         cell = self._judge.cell_of(SentCandidate(**wanted))
         return NewEvaluation(
             digest=cell.id,

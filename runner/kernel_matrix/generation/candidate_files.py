@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +14,7 @@ from kernel_matrix.model.enums import Language
 from kernel_matrix.model.evaluation import EvaluationResult
 from kernel_matrix.model.messages import dumps
 from kernel_matrix.sources import Origin
+from kernel_matrix.sources.folder import side_file_text
 from kernel_matrix.untrusted_json import UntrustedJsonError, parse_object, read_object
 
 CANDIDATE_FOLDER: Final = "candidates"
@@ -100,12 +99,9 @@ class CandidateFiles:
             cost_usd=line.usd,
             wall_s=line.latency_s,
         )
-        known = {key: value for key, value in asdict(origin).items() if value is not None}
-        # A text of JSON is one of TOML too, unless it has escapes of characters beyond 16 bits.
-        rows = (f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in known.items())
         # The source shows no language where there is no code.
-        head = [] if attempt.candidate is not None else [f'language = "{self._language.value}"', ""]
-        return "\n".join([*head, "[origin]", *rows]) + "\n"
+        head = "" if attempt.candidate is not None else f'language = "{self._language.value}"\n\n'
+        return head + side_file_text(origin)
 
 
 def _write(path: Path, text: str) -> None:

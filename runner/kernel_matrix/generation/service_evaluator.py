@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final
 
 from kernel_matrix.client.exchanges import Evaluation
@@ -13,10 +14,13 @@ from kernel_matrix.client.http_clients import Client
 from kernel_matrix.client.rewards import submit_each
 from kernel_matrix.errors import KernelMatrixError, ServiceError, ServiceRefusedError, UsageError, suggestion
 from kernel_matrix.generation import GeneratedCandidate
+from kernel_matrix.generation.candidate_files import CANDIDATE_FOLDER
 from kernel_matrix.generation.prompts import PromptTarget
 from kernel_matrix.model.enums import Fault, Status
-from kernel_matrix.model.evaluation import EvaluationResult
+from kernel_matrix.model.evaluation import EvaluationResult, source_name
 from kernel_matrix.model.messages import dumps
+from kernel_matrix.sources.document import read_document
+from kernel_matrix.sources.folder import SUFFIXES
 
 _LOOK_EVERY_S: Final = 2.0
 """How long results may be known to the service before they are taken."""
@@ -32,10 +36,12 @@ class ServiceEvaluator:
     Args:
         client: Client of the service.
         targets: What candidates are for; names are those of the service's matrix too.
+        folder: Folder of the generation, which has the candidates' metadata.
     """
 
-    def __init__(self, client: Client, targets: Sequence[PromptTarget]) -> None:
+    def __init__(self, client: Client, targets: Sequence[PromptTarget], folder: Path) -> None:
         self._client = client
+        self._candidates = folder / CANDIDATE_FOLDER
         self._targets = {target.problem.id: target for target in targets}
         self._waiting: dict[str, GeneratedCandidate] = {}
 
@@ -92,7 +98,19 @@ class ServiceEvaluator:
             "toolchain": target.toolchain,
         }
         named = dumps({**request, "name": candidate.name})
-        return {**request, "key": hashlib.sha256(named.encode()).hexdigest()}
+        key = hashlib.sha256(named.encode()).hexdigest()
+        return {**request, "key": key, "origin": self._origin(candidate)}
+
+    def _origin(self, candidate: GeneratedCandidate) -> dict[str, Any] | None:
+        """Return what the candidate's metadata say, with the name by which the service knows its parent."""
+        folder = self._candidates / candidate.problem
+        side = folder / f"{candidate.name}.toml"
+        origin = dict(read_document(side, "candidate").values["origin"]) if side.exists() else None
+        if origin and "parent" in origin:
+            for file in (folder / f"{origin['parent']}{suffix}" for suffix in SUFFIXES):
+                if file.exists():
+                    origin["parent"] = source_name(file.read_bytes().decode(), file.suffix)
+        return origin
 
     def _submit(self, requests: Sequence[Mapping[str, Any]]) -> list[Evaluation | ServiceRefusedError]:
         """Submit requests, again if an earlier evaluation of the same key has no score for a passing reason."""
@@ -112,7 +130,7 @@ class ServiceEvaluator:
 
 
 @contextmanager
-def judging_by_service(address: str, targets: Sequence[PromptTarget]) -> Iterator[ServiceEvaluator]:
+def judging_by_service(address: str, targets: Sequence[PromptTarget], folder: Path) -> Iterator[ServiceEvaluator]:
     """Provide the evaluator of a service; on leaving, what has not begun there is cancelled.
 
     Raises:
@@ -120,7 +138,7 @@ def judging_by_service(address: str, targets: Sequence[PromptTarget]) -> Iterato
         ServiceError: The service cannot be reached.
     """
     with Client(address) as client:
-        evaluator = ServiceEvaluator(client, targets)
+        evaluator = ServiceEvaluator(client, targets, folder)
         evaluator.check()
         try:
             yield evaluator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, fields
 from typing import Any, Mapping, Optional
 
@@ -13,6 +14,12 @@ WORKLOAD_COLUMNS = (
     *("share_of_peak", "bound"),
 )
 """Columns of the table ``cells`` that an evaluation tells of each workload."""
+_NAME_LENGTH = 16
+
+
+def source_name(source: str, suffix: str = "") -> str:
+    """Return the name that a service gives to a source: equal for equal ones."""
+    return hashlib.sha256((suffix + source).encode()).hexdigest()[:_NAME_LENGTH]
 
 
 @dataclass(frozen=True)

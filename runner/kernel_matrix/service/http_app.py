@@ -22,6 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernel_matrix.errors import KernelMatrixError, UsageError
+from kernel_matrix.model.fields import INT64
 from kernel_matrix.service.clients import RequestLimit, Tokens, TooManyRequestsError, UnknownClientError
 from kernel_matrix.service.evaluation_queue import (
     UNFINISHED,
@@ -42,6 +43,32 @@ MOST_BODY: Final = 64 << 20
 """Bytes of a request's body."""
 _RETRY_FULL_S: Final = 10.0
 _MOST_FAULTS: Final = 10
+
+
+_Name = Annotated[str | None, Field(max_length=300)]
+_Count = Annotated[int | None, Field(ge=0, le=INT64)]
+_Amount = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
+
+
+class CandidateOrigin(BaseModel):
+    """Where a candidate came from, as far as it is known. It is kept with the source, and changes no answer."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    method: _Name = None
+    model: _Name = None
+    sample: _Count = None
+    round: _Count = None
+    parent: Annotated[
+        str | None,
+        Field(max_length=300, description="16 hex digits: SHA-256 of suffix and source of the candidate before."),
+    ] = None
+    prompt_sha256: Annotated[str | None, Field(pattern="^[0-9a-f]{64}$")] = None
+    tokens_in: _Count = None
+    tokens_cached: _Count = None
+    tokens_out: _Count = None
+    cost_usd: _Amount = None
+    wall_s: _Amount = None
 
 
 class EvaluationRequest(BaseModel):
@@ -68,6 +95,9 @@ class EvaluationRequest(BaseModel):
     priority: Annotated[int, Field(ge=-100, le=100, description="Higher first, among the client's own.")] = 0
     key: Annotated[
         str | None, Field(min_length=1, max_length=200, description="Idempotency key: sent again, it is the same one.")
+    ] = None
+    origin: Annotated[
+        CandidateOrigin | None, Field(description="Of a candidate that came before, the first counts.")
     ] = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -223,6 +224,14 @@ def read_candidate(path: Path, problem_id: str) -> Candidate:
         description=values.get("description", ""),
         **code,
     )
+
+
+def side_file_text(origin: Origin) -> str:
+    """Return the side file of a candidate that says where it came from."""
+    known = {key: value for key, value in asdict(origin).items() if value is not None}
+    # A text of JSON is one of TOML too, unless it has escapes of characters beyond 16 bits, or U+007F as it is.
+    rows = (f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in known.items())
+    return "\n".join(["[origin]", *rows, ""]).replace("\x7f", "\\u007f")
 
 
 def _python_fields(source: bytes, values: Mapping[str, Any]) -> dict[str, Any]:
