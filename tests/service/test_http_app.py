@@ -151,6 +151,15 @@ def test_evaluation_is_cancelled_before_it_begins(ask, queue):
         assert "event: cancelled" in stream.text
 
 
+def test_forgotten_evaluation_is_not_there(ask, queue):
+    id_ = ask("POST", "/evaluations", wanted()).json()["id"]
+    answer_all(queue, status="passed")
+    queue.forget("9999", 1)
+    for path in ("", "/events"):
+        assert ask("GET", f"/evaluations/{id_}{path}").status_code == 404
+    assert ask("GET", "/evaluations").json() == {"evaluations": []}
+
+
 def test_other_clients_evaluations_are_not_there(ask):
     id_ = ask("POST", "/evaluations", wanted()).json()["id"]
     for method, path in (("GET", ""), ("GET", "/events"), ("POST", "/cancel")):

@@ -31,6 +31,7 @@ from kernel_matrix.plan import Cell
 from kernel_matrix.results.record import Record
 from kernel_matrix.service.clients import RequestLimit, Tokens
 from kernel_matrix.service.evaluation_queue import ClaimedWork, EvaluationQueue, NewEvaluation
+from kernel_matrix.service.forgetting import forgetting
 from kernel_matrix.service.http_app import EvaluationRequest, Service, make_app
 
 __all__ = ["ServedMatrix", "ServiceOptions", "open_service", "serving"]
@@ -63,6 +64,8 @@ class ServiceOptions:
     requests_per_s: float = 50.0
     takes_references: bool = False
     """Accept references in place of problems. The judge runs them, so who sends one decides what is right."""
+    keep_days: int | None = None
+    """Forget evaluations that ended before; None: keep all. Records and sources stay."""
     most_queued: int = 100_000
     most_queued_each: int = 20_000
 
@@ -255,6 +258,7 @@ def open_service(options: ServiceOptions) -> Iterator[Service]:
         folder = options.folder / matrix.name
         queue = EvaluationQueue(folder / _QUEUE_FILE, most=options.most_queued, most_each=options.most_queued_each)
         undo.callback(queue.close)
+        undo.enter_context(forgetting(queue, options.keep_days))
         judge = _judge_of(matrix, options)
         served = ServedMatrix(judge, queue, takes_references=options.takes_references)
         undo.enter_context(served.judging())

@@ -28,6 +28,12 @@ _ReleaseAfter = Annotated[
 _References = Annotated[
     bool, typer.Option("--references", help="Accept references in place of problems; the judge runs them.")
 ]
+_KeepDays = Annotated[
+    int | None,
+    typer.Option(
+        "--keep-days", metavar="N", min=1, max=36500, help="Forget evaluations that ended before; left out: none."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -45,6 +51,7 @@ def serve(
     references: _References = False,
     fleet: FleetFile = None,
     release_after: _ReleaseAfter = 300.0,
+    keep_days: _KeepDays = None,
     sandbox: Sandbox = "auto",
     lock: Lock = None,
 ) -> None:
@@ -64,6 +71,7 @@ def serve(
         release_after_s=release_after,
         tokens=tokens,
         takes_references=references,
+        keep_days=keep_days,
     )
     with serving(options, host=host, port=port) as address:
         write_line(f"serving {address}; {address}/docs describes the requests")

@@ -7,7 +7,12 @@ from datetime import datetime, timezone
 
 def utc_now() -> str:
     """Return the time, UTC, RFC 3339."""
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    return instant_text(datetime.now(timezone.utc))
+
+
+def instant_text(instant: datetime) -> str:
+    """Return a UTC instant in the form of :func:`utc_now`; these are in order as texts too."""
+    return instant.isoformat(timespec="milliseconds")
 
 
 def parse_instant(text: str) -> datetime:

@@ -68,6 +68,7 @@ _MIGRATIONS: Final = (
     ALTER TABLE evaluations ADD COLUMN begin_by_s REAL;
     CREATE INDEX expiring ON evaluations (begin_by_s) WHERE state = 'queued' AND begin_by_s IS NOT NULL;
     """,
+    "CREATE INDEX by_end ON evaluations (ended_at) WHERE ended_at IS NOT NULL;",
 )
 """What brings a file from each version to the next; the number of them is the version."""
 
@@ -227,6 +228,26 @@ class EvaluationQueue:
                 "UPDATE evaluations SET state = 'expired', ended_at = ? WHERE state = 'queued' AND begin_by_s < ?",
                 (utc_now(), time.time()),
             ).rowcount
+
+    def forget(self, before: str, most: int) -> int:
+        """Remove at most ``most`` evaluations that ended before an instant; return how many.
+
+        Their keys go with them, and answers that no evaluation is left for.
+        """
+        with self._transaction() as write:
+            rows = write(
+                "SELECT number, work FROM evaluations JOIN works ON name = work"
+                " WHERE ended_at < ? AND works.state != 'running' LIMIT ?",
+                (before, most),
+            ).fetchall()
+            numbers, works = (dumps([row[column] for row in rows]) for column in (0, 1))
+            write("DELETE FROM evaluations WHERE number IN (SELECT value FROM json_each(?))", (numbers,))
+            write(
+                "DELETE FROM works WHERE name IN (SELECT value FROM json_each(?))"
+                " AND NOT EXISTS (SELECT 1 FROM evaluations WHERE work = name)",
+                (works,),
+            )
+            return len(rows)
 
     def claim(self, place: str, most: int) -> list[ClaimedWork]:
         """Take work that is to be done at a place now, all of one kind; none if nothing waits for it."""

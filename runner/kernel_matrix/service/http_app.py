@@ -363,10 +363,12 @@ async def _states(caller: _Caller, id_: str) -> AsyncIterator[str]:
     """Yield an event whenever the state of an evaluation has changed."""
     told: EvaluationState | None = None
     while told is None or told in UNFINISHED:
-        (found,) = await asyncio.to_thread(caller.service.queue.find, caller.client, [id_])
-        if found.state is not told:
-            told = found.state
-            yield f"event: {told.value}\ndata: {_answer(found).model_dump_json()}\n\n"
+        found = await asyncio.to_thread(caller.service.queue.find, caller.client, [id_])
+        if not found:  # forgotten since
+            return
+        if found[0].state is not told:
+            told = found[0].state
+            yield f"event: {told.value}\ndata: {_answer(found[0]).model_dump_json()}\n\n"
         await asyncio.sleep(_LOOK_EVERY_S)
 
 
