@@ -236,9 +236,10 @@ class CandidateJudge(ABC):
             if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 replace_file(file, sent.source)
-            if sent.origin:
-                with suppress(FileExistsError):
-                    publish_file(file.with_suffix(".toml"), side_file_text(Origin(**sent.origin)))
+            side = file.with_suffix(".toml")
+            if sent.origin and not side.exists():
+                with suppress(FileExistsError):  # of a request at the same time
+                    publish_file(side, side_file_text(Origin(**sent.origin)))
         return file
 
 

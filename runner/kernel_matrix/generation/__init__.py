@@ -2,8 +2,8 @@
 
 Reading order: :mod:`.rounds` (the loop), :mod:`.strategies` (from what the next round starts), :mod:`.prompts`,
 :mod:`.chat` (requests over HTTP), :mod:`.answers` (code in answers), :mod:`.ledger` (what was paid for is kept),
-:mod:`.prices` and :mod:`.budget`. Judging is behind
-:class:`CandidateEvaluator`; :mod:`.service_evaluator` has a service do it.
+:mod:`.prices` and :mod:`.budget`. Judging is behind :class:`CandidateEvaluator`;
+:mod:`.service_evaluator` has a service do it.
 """
 
 from __future__ import annotations
