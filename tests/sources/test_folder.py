@@ -372,3 +372,52 @@ def test_folder_memory_is_by_dtype_and_changes_no_digest(root):
     assert before.workloads[0].memory == {}
     assert [declared.workloads[0].memory[dtype] for dtype in (Dtype.FP32, Dtype.FP16)] == [17, 9]
     assert declared.digest == before.digest
+
+
+HELD_OUT = PROBLEM + "\n[workloads.odd]\nheld_out = true\nM = 3\nN = 7\n"
+
+
+def test_held_out_workload_is_none_to_select(root):
+    shown = load(root).problems[0]
+    write(root / "half/problem.toml", HELD_OUT)
+    (problem,) = load(root).problems
+    assert [workload.name for workload in problem.shown_workloads] == ["smoke", "default"]
+    (odd,) = problem.held_out_workloads
+    assert (odd.name, odd.values, odd.flops) == ("odd", {"M": 3, "N": 7}, 21)
+    write(root / "half/problem.toml", HELD_OUT.replace("true", "false"))
+    (told,) = load(root).problems
+    assert len({shown.digest, problem.digest, told.digest}) == 3
+
+
+def test_digest_without_held_out_workloads_is_as_before(root):
+    before = load(root).problems[0]
+    assert all("held_out" not in workload.digest_facts for workload in before.workloads)
+    write(root / "half/problem.toml", PROBLEM.replace("M = 8", "held_out = false\nM = 8"))
+    assert load(root).problems[0].digest == before.digest
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "words"),
+    [
+        (("held_out = true", "held_out = 1"), 14, "workloads.odd.held_out: 1 is not of type 'boolean'"),
+        (
+            ("M = 3\nN = 7", "M = 8\nN = 32"),
+            14,
+            "workloads.odd.held_out: a workload that is shown, or reference.py, has",
+        ),
+        (("M = 3\nN = 7", ""), 14, "workloads.odd.held_out: a workload that is shown, or reference.py, has"),
+        (("M = 3", "MM = 3"), 15, "workloads.odd.MM: reference.py has no such constant"),
+        (
+            (HELD_OUT[HELD_OUT.index("[workloads.smoke]") : HELD_OUT.index("[workloads.odd]")], ""),
+            7,
+            "workloads: all have held_out = true; candidates must be shown at least one",
+        ),
+    ],
+)
+def test_held_out_workload_that_cannot_be_is_named(root, change, line, words):
+    path = write(root / "half/problem.toml", HELD_OUT.replace(*change))
+    loaded = load(root)
+    assert not loaded.problems
+    (reason,) = reasons(loaded)
+    assert reason.startswith(f"{path}:{line}: ")
+    assert words in reason

@@ -23,7 +23,7 @@ SAME_HOST: Final = ("host_id", "gpu_uuid", "driver", "clock_state", "torch", "tr
 """Columns in which they also agree if their times are compared."""
 _FACTS: Final = (
     *SAME_WORK, *SAME_HOST, "cell_id", "attempt", "category", "source", "candidate", "candidate_sha256", "language",
-    "origin_method", "origin_model", "origin_parent", "origin_no_code", "status", "message", "stage",
+    "origin_method", "origin_model", "origin_parent", "origin_no_code", "status", "message", "stage", "specialised",
 )  # fmt: skip
 _WITHHOLDING: Final = [name for name, label in LABELS.items() if label.kind is LabelClass.WITHHELD]
 _OBJECTIONS: Final = [

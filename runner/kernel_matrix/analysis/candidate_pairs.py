@@ -24,6 +24,7 @@ from kernel_matrix.analysis.problem_splits import SPLITS, normalise_problems, sp
 from kernel_matrix.analysis.source_identity import SourceText
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.measure.verdict import object_to_bounds
+from kernel_matrix.results.record import FAILS_HELD_OUT
 
 ERROR_CORRECTION, OPTIMISATION = KINDS = ("error_correction", "optimisation")
 PARENT, NEAREST_TEXT = RELATIONS = ("parent", "nearest_text")
@@ -283,7 +284,8 @@ def _without_repetitions(
 def _row(kind: str, pair: _Pair, sources: Mapping[str, SourceText], split: str) -> dict[str, Any]:
     before, after = pair.before, pair.after
     of_before, of_after = (sources[side["candidate_sha256"]] for side in (before, after))
-    evidence = json.dumps({name: before[name] for name in ("message", "stage") if before[name]}, ensure_ascii=False)
+    told = {"message": FAILS_HELD_OUT if before["specialised"] else before["message"], "stage": before["stage"]}
+    evidence = json.dumps({name: text for name, text in told.items() if text}, ensure_ascii=False)
     verdict = Change.FIXED if kind == ERROR_CORRECTION else Change.IMPROVEMENT
     licences = [side.licence for side in (of_before, of_after) if side.licence is not None]
     row = {

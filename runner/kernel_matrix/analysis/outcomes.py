@@ -1,7 +1,8 @@
 """The two frames that every analysis starts from: outcomes, one row per cell, host and workload, and sessions.
 
 An *outcome* is the result of the latest attempt at a cell on a host for one workload (null if it failed before any),
-with its sessions averaged on the scale of logarithms. A *session* row is one fresh process: the unit of inference.
+with its sessions averaged on the scale of logarithms. A held-out workload has none: it is not timed, and its failure is
+the status of the attempt, so of its other outcomes. A *session* row is one fresh process: the unit of inference.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
     """Select the latest attempt at every cell on every host, one row per workload, in no order."""
     passed = pl.col("status") == Status.PASSED.value
     times = {"candidate_ns": "candidate_median_ns", "baseline_ns": "baseline_median_ns", "speedup": "speedup"}
-    rows = cells.join(latest_attempts(cells, ("cell_id", "host_id", "gpu_uuid")), on="record", how="semi").select(
+    shown = cells.filter(~pl.col("held_out").fill_null(value=False))
+    rows = shown.join(latest_attempts(cells, ("cell_id", "host_id", "gpu_uuid")), on="record", how="semi").select(
         "record",
         "workload",
         *_FACTS,

@@ -198,8 +198,9 @@ def _parse_dtype(name: str) -> Dtype | None:
 
 
 def _choose_workload(problem: Problem, name: str) -> Workload | None:
-    named = {workload.name: workload for workload in problem.workloads}
-    return named.get(name) if name else named.get(_PREFERRED_WORKLOAD, problem.workloads[0])
+    offered = problem.workloads if name else problem.shown_workloads
+    named = {workload.name: workload for workload in offered}
+    return named.get(name) if name else named.get(_PREFERRED_WORKLOAD, offered[0])
 
 
 def _find_place(sandbox: str, toolchain: str, lock: Path | None) -> _Place:

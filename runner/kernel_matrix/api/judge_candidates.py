@@ -216,7 +216,7 @@ class CandidateJudge(ABC):
                 write_problem(made, sent.reference.encode(), dtypes, description="A reference that was sent.")
         loaded = load_source("folder", folder)
         for problem in loaded.problems:
-            return SelectedProblem(problem=problem, workloads=problem.workloads, candidates=())
+            return SelectedProblem(problem=problem, workloads=problem.shown_workloads, candidates=())
         raise UsageError(loaded.unreadable[0].reason)
 
     def _read(self, sent: SentCandidate, problem: Problem) -> Candidate:
@@ -320,18 +320,18 @@ def kept_candidates(folder: Path, names: Iterable[tuple[str, str]]) -> Iterator[
 
 
 def result_of(record: Record) -> EvaluationResult:
-    """Return what a record says of its candidate, with the values that tables have of it."""
-    document, outcome = record_to_json(record), record.outcome
+    """Return what a record says of its candidate, with the values that tables have of it; nothing of held-out shapes."""
+    document, outcome, evidence = record_to_json(record), record.outcome, to_json(record.shown_evidence)
     rows = cell_rows(document, key=0, host=host_row(document), run=None)
     return EvaluationResult(
         status=outcome.status.value,
         fault=outcome.fault.value,
         stage=outcome.stage.value,
-        evidence={key: value for key, value in to_json(outcome.evidence).items() if value not in _EMPTY},
+        evidence={key: value for key, value in evidence.items() if value not in _EMPTY},
         workloads={
             row["workload"]: {name: row[name] for name in WORKLOAD_COLUMNS if row.get(name) is not None}
             for row in rows
-            if "workload" in row
+            if "workload" in row and not row["held_out"]
         },
         record=record.stem,
     )

@@ -149,6 +149,8 @@ def _evidence_of(files: Collection[Path], otherwise: str) -> str:
         outcome = read_object(*files)["outcome"]
     except UntrustedJsonError:
         return otherwise
+    if outcome["evidence"].get("held_out"):  # of which a data set for training must tell nothing
+        return otherwise
     known = {name: value for name, value in outcome["evidence"].items() if value not in _EMPTY}
     return json.dumps({**known, "stage": outcome["stage"]}, ensure_ascii=False)
 

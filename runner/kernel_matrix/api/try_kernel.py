@@ -161,7 +161,7 @@ def _judge(matrix: Path, place: _Place, listener: Listener | None) -> TriedKerne
             "the run ended without a record", next_step="kernel-matrix doctor looks for the cause"
         )
     with ran.results() as results:
-        rows = results.latest().to_dicts()
+        rows = [{**row, "message": records[-1].shown_evidence.message} for row in results.latest().to_dicts()]
         objections = tuple(_objections(results))
     return TriedKernel(
         record=records[-1],
@@ -309,7 +309,7 @@ def _choose_dtype(problem: Problem, name: str) -> Dtype:
 
 
 def _choose_workload(problem: Problem, name: str, place: _Place) -> str:
-    offered = [workload.name for workload in problem.workloads]
+    offered = [workload.name for workload in problem.shown_workloads]
     preferred = _REAL_SHAPES if place.is_accelerator else _SMALL_SHAPES
     if not name:
         return preferred if preferred in offered else offered[0]

@@ -173,4 +173,5 @@ def cell_key(cell: Cell) -> CellKey:
         workloads=tuple(w.name for w in cell.workloads),
         origin={name: value for name, value in asdict(candidate.origin).items() if value is not None},
         expect=candidate.expect,
+        held_out=tuple(w.name for w in problem.held_out_workloads),
     )

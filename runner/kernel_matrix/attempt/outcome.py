@@ -70,6 +70,14 @@ def _signal_name(number: int) -> str:
 
 def decide_outcome(result: SessionResult) -> Outcome:
     """Decide the outcome of one session. The exit of a rival has no influence."""
+    outcome = _outcome_from_all(result)
+    if not outcome.is_specialised:
+        return outcome
+    message = f"specialised: fails a held-out shape: {outcome.evidence.message}"
+    return replace(outcome, evidence=replace(outcome.evidence, message=message))
+
+
+def _outcome_from_all(result: SessionResult) -> Outcome:
     exits = {e.role: e for e in result.exits}
     judge, candidate, baseline = (exits.get(role) for role in (Role.JUDGE, Role.CANDIDATE, Role.BASELINE))
     report = result.report

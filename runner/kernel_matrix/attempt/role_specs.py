@@ -176,7 +176,11 @@ def judge_job(place: CellPlacement, seed: str, contestants: Sequence[ContestantS
         device=place.gpu.inside,
         dtype=cell.dtype,
         seed=seed,
-        workloads=tuple(WorkloadSpec(w.name, dict(w.values), w.flops, w.bytes.get(cell.dtype)) for w in cell.workloads),
+        workloads=tuple(
+            WorkloadSpec(w.name, dict(w.values), w.flops, w.bytes.get(cell.dtype), w.held_out)
+            # A sanitizer's log does not tell which workload it is about, and may be shown.
+            for w in (*cell.workloads, *(() if place.sanitizer else cell.problem.held_out_workloads))
+        ),
         protocol=cell.protocol.spec,
         timeouts=_timeouts(policy),
         contestants=tuple(contestants),

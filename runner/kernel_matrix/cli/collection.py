@@ -54,6 +54,7 @@ def problem_document(problem: Problem) -> dict[str, Any]:
                 "values": dict(workload.values),
                 "flops": workload.flops,
                 "bytes": {dtype.value: count for dtype, count in workload.bytes.items()},
+                "held_out": workload.held_out,
             }
             for workload in problem.workloads
         ],

@@ -187,5 +187,6 @@ def _workload_table(problem: Problem) -> object:
         constants = " ".join(f"{name}={value}" for name, value in workload.values.items())
         flops = "" if workload.flops is None else f"{workload.flops / 1e9:,.4g}"
         sizes = [f"{workload.bytes[d] / 1e6:,.4g}" if d in workload.bytes else "" for d in problem.dtypes]
-        table.add_row(workload.name, plain(constants), flops, *sizes)
+        mark = " (held out)" if workload.held_out else ""
+        table.add_row(f"{workload.name}{mark}", plain(constants), flops, *sizes)
     return table

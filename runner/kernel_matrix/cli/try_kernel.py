@@ -149,7 +149,7 @@ def _document(tried: TriedKernel) -> dict[str, Any]:
         "status": outcome.status.value,
         "stage": outcome.stage.value,
         "fault": outcome.fault.value,
-        "message": outcome.evidence.message,
+        "message": tried.record.shown_evidence.message,
         "device": tried.device,
         "intervals_ns": dict(tried.intervals_ns),
         "objections": [{"check": check, "evidence": evidence} for check, evidence in tried.objections],
@@ -181,7 +181,7 @@ def tried_lines(tried: TriedKernel) -> Iterator[str]:
 
 
 def _failure_lines(tried: TriedKernel) -> Iterator[str]:
-    evidence, fault = tried.record.outcome.evidence, tried.record.outcome.fault
+    evidence, fault = tried.record.shown_evidence, tried.record.outcome.fault
     yield _field("fault", fault.value)
     yield _field("why", evidence.message or "no reason is recorded")
     if evidence.expected:

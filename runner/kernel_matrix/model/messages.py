@@ -111,6 +111,8 @@ class WorkloadSpec:
     """Floating point operations of one call; ``None`` if the problem does not give them."""
     bytes: Optional[float] = None
     """Bytes one call must move at least; ``None`` if the problem does not give them."""
+    held_out: bool = False
+    """``True``: it comes after the workloads that candidates are shown, and is verified only."""
 
 
 @dataclass(frozen=True)
@@ -299,6 +301,8 @@ class Evidence:
     workload: str = ""
     mode: Annotated[str, Words(("", *(mode.value for mode in InputMode)))] = ""
     trial: Optional[Count] = None
+    held_out: Annotated[Optional[bool], LATER] = None
+    """``True``: it ended in a workload that is held out, so those who write candidates are told nothing of this."""
 
 
 @dataclass(frozen=True)
@@ -523,6 +527,8 @@ class WorkloadReport:
     """Most device memory that the contestant's allocator had in use beyond what it keeps, with outputs: a claim."""
     labels: Annotated[Tuple[Name, ...], Items(1000), LATER] = ()
     """Remarks on this workload that do not decide the status, e.g. ``low_resolution``, ``precision_blind``."""
+    held_out: Annotated[bool, LATER, Column()] = False
+    """`True`: those who write candidates are told nothing of this workload, and it was verified only."""
 
     def __post_init__(self) -> None:
         if self.status is not Status.PASSED and self.blocks and self.status in UNTIMED:

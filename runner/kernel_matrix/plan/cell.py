@@ -60,6 +60,7 @@ class Cell:
     problem: Problem
     candidate: Candidate
     workloads: tuple[Workload, ...]
+    """Workloads to time. Those that the problem holds out are verified too; only the judge's job names them."""
     protocol: Protocol
     policy: Policy
     reason: Skip | None

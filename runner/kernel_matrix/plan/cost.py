@@ -9,6 +9,7 @@ make it faster.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from kernel_matrix.matrix import Protocol
 from kernel_matrix.model.enums import Implementation, Language, Regime
@@ -41,13 +42,14 @@ def expected_compile_seconds(language: Language) -> float:
 
 
 def expected_seconds(
-    protocol: Protocol, *, workloads: int, platform: str, language: Language, sanitizers: int = 0
+    protocol: Protocol, *, workloads: int, held_out: int = 0, platform: str, language: Language, sanitizers: int = 0
 ) -> float:
     """Return the expected wall time of one cell, seconds.
 
     Args:
         protocol: Protocol of the cell.
         workloads: Number of the cell's workloads.
+        held_out: Number of workloads that are verified only.
         platform: Platform of its GPU, which has the typical times.
         language: Language of the candidate.
         sanitizers: Number of sanitizer tools under which the candidate is run again, where the platform has any.
@@ -55,7 +57,8 @@ def expected_seconds(
     spec, chosen = protocol.spec, get_platform(platform)
     figures = chosen.COST
     workload_s = _verify_seconds(spec, figures) + (_time_seconds(spec, figures) if spec.time else 0.0)
-    session_s = figures.start_s + workloads * workload_s
+    held_out_s = held_out * _verify_seconds(replace(spec, time=False), figures)
+    session_s = figures.start_s + workloads * workload_s + held_out_s
     sanitized_s = figures.start_s + workloads * _SANITIZED * _verify_seconds(spec, figures)
     sessions = (protocol.sessions + max(protocol.sessions, protocol.max_sessions)) / 2
     checked_s = sanitizers * sanitized_s if chosen.SANITIZER else 0.0

@@ -30,9 +30,9 @@ def memory_skip_reason(
 ) -> Skip | None:
     """Return the reason why a cell does not fit into ``usable`` bytes; None if it does, or if they are 0.
 
-    A measured footprint overrules a declared one.
+    A measured footprint overrules a declared one. Of held-out workloads the reason tells nothing.
     """
-    for workload in workloads:
+    for workload in (*workloads, *problem.held_out_workloads):
         found = measured.get((problem.digest, workload.name, dtype))
         needed = workload.memory.get(dtype) if found is None else found
         if needed is not None and 0 < usable < needed:
@@ -41,5 +41,7 @@ def memory_skip_reason(
                 f"workload {workload.name} needs {needed / GIB:.1f} GiB of device memory, as {origin}; "
                 f"there are {usable / GIB:.1f} GiB for it"
             )
+            if workload.held_out:
+                text = "a held-out workload needs more device memory than there is for it"
             return Skip(kind=SkipReason.DOES_NOT_FIT, text=text)
     return None

@@ -158,6 +158,7 @@ class Plan:
         expected_s = expected_seconds(
             task.settings.protocol,
             workloads=len(task.workloads),
+            held_out=len(row.selected.problem.held_out_workloads),
             platform=spot.target.gpu.platform,
             language=kind.language,
             sanitizers=len(task.settings.policy.sanitize),
@@ -194,7 +195,7 @@ class Plan:
         key = (row.selected.problem.id, overrides)
         if key not in self._tasks:
             settings = resolve_settings(self.matrix, self._rules.overrides_of(overrides))
-            workloads = settings.choose(row.selected.workloads, row.selected.problem.workloads)
+            workloads = settings.choose(row.selected.workloads, row.selected.problem.shown_workloads)
             how = settings_digest(settings.protocol, settings.policy)
             self._tasks[key] = _Task(settings, workloads, joined(row.digest, how, workloads_digest(workloads)))
         return self._tasks[key]

@@ -34,6 +34,7 @@ class SelectedProblem:
 
     problem: Problem
     workloads: tuple[Workload, ...]
+    """Of those that are shown; held-out ones are verified in any case."""
     candidates: tuple[Candidate, ...]
 
 
@@ -145,7 +146,7 @@ def _select_problems(
         loaded = loaded_sources.with_problems.get((chosen_set.source, chosen_set.path))
         for problem in () if loaded is None else _problems_of(chosen_set, loaded, f"problems[{i}]", findings):
             workloads = tuple(
-                w for w in problem.workloads if not chosen_set.workloads or w.name in chosen_set.workloads
+                w for w in problem.shown_workloads if not chosen_set.workloads or w.name in chosen_set.workloads
             )
             before = chosen.get(problem.id, (None,))[0]
             if not workloads:
@@ -170,7 +171,7 @@ def _problems_of(
     chosen = tuple(problem for problem in problems if _is_selected(problem, chosen_set))
     if not chosen and len(findings.faults) == before:
         findings.fault(key, "selects nothing: no problem satisfies all of select, levels, categories and tags at once")
-    offered = [workload.name for problem in chosen for workload in problem.workloads]
+    offered = [workload.name for problem in chosen for workload in problem.shown_workloads]
     if chosen:
         findings.check_words(chosen_set.workloads, offered, f"{key}.workloads", "workload")
     return chosen
@@ -271,7 +272,7 @@ def _check_rules(matrix: Matrix, loaded_sources: _LoadedSources, findings: Selec
     for key, match in rules:
         for axis, globs in open_globs(match).items():
             findings.check_globs(globs, known[axis], f"{key}.{axis}", axis)
-    offered = [workload.name for problem in problems for workload in problem.workloads]
+    offered = [workload.name for problem in problems for workload in problem.shown_workloads]
     for i, override in enumerate(matrix.overrides):
         findings.check_words(override.workloads, offered, f"override[{i}].workloads", "workload")
 

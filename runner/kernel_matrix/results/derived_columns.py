@@ -153,6 +153,8 @@ class WorkloadColumns:
 class AttemptColumns:
     """Columns of ``cells`` with one value per workload for all sessions of an attempt."""
 
+    specialised: bool | None
+    """`True`: passed all workloads that candidates are shown, and failed a held-out one; `None`: there is none."""
     verdict: Verdict | None
     """Result of the comparison with `eager` over all sessions."""
     verdict_reason: VerdictReason | None

@@ -26,7 +26,8 @@ FILTERS = {
 _ATTEMPT = ("cell_id", "host_id")
 _SHOWN = (
     *("matrix", "gpu", "toolchain", "dtype", "problem", "candidate", "language", "category", "level", "hostname"),
-    *("run_id", "expect", "status", "stage", "fault", "message", "exclusive", "exclusive_reason", "quarantined"),
+    *("run_id", "expect", "status", "specialised", "stage", "fault", "message"),
+    *("exclusive", "exclusive_reason", "quarantined"),
     *("clock_state", "clock_policy", "clock_reason", "clock_set_mhz", "clock_reset", "sm_clock_mhz"),
     *(
         "verdict",
@@ -57,11 +58,13 @@ def overview(cells: pl.DataFrame) -> pl.DataFrame:
 
     Of peaks of memory it is the highest.
     Labels are collected from all sessions. The added columns are ``sessions``, ``samples`` (the candidate's timed calls
-    that count) and ``attempts`` (at the cell on that host). Discarded calls are those of all contestants.
+    that count) and ``attempts`` (at the cell on that host). Discarded calls are those of all contestants. Held-out
+    workloads have no row: that one failed is the status of the others.
     """
     attempts = latest_attempts(cells.lazy(), _ATTEMPT).select("record", "attempts").collect()
     return (
         cells.join(attempts, on="record", how="inner")
+        .filter(~pl.col("held_out").fill_null(value=False))
         .group_by("record", "cell_id", "host_id", "workload", "attempts")
         .agg(
             *(pl.col(name).first() for name in _SHOWN),

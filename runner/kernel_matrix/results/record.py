@@ -56,6 +56,9 @@ from kernel_matrix.sources import Origin
 PHASES = ("build", "lease_wait", "start", "inside", "teardown", "overhead", "total")
 """Host phases of an attempt that are columns of the tables."""
 
+FAILS_HELD_OUT = "fails a shape that is held out"
+"""All that those who write candidates are told of a failure in a held-out workload, beside status and stage."""
+
 _HOSTS = ("cells", "hosts")
 _SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"], "maxLength": 65536}
 _SCALARS_SCHEMA = {"type": "array", "maxItems": 100_000, "items": _SCALAR_SCHEMA}
@@ -96,6 +99,11 @@ class Outcome:
             right = fault_of(self.status)
             raise ValueError(f"{self.status.value} is the fault of {right.value}, not {self.fault.value}")
 
+    @property
+    def is_specialised(self) -> bool:
+        """True if the candidate passes all workloads that are shown, and fails one that is held out."""
+        return bool(self.evidence.held_out) and self.fault is Fault.CANDIDATE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellKey:
@@ -132,6 +140,8 @@ class CellKey:
     """The candidate's origin, only the fields that are known."""
     expect: Annotated[Status | None, Column()] = None
     """Status that an example is expected to end with; `None` for other candidates."""
+    held_out: Annotated[tuple[Name, ...], Items(1000), LATER] = ()
+    """Workloads that the problem holds out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -467,6 +477,16 @@ class Record:
     def stem(self) -> str:
         """File name without ending: ``<cell id>.<attempt>``."""
         return f"{self.cell_id}.{self.attempt}"
+
+    @property
+    def shown_evidence(self) -> Evidence:
+        """Evidence for those who write candidates, from which nothing of a held-out workload can be learned."""
+        if self.outcome.is_specialised:
+            return Evidence(message=FAILS_HELD_OUT)
+        # Of a judge that left no report it is not known how far it came, and the log may be the candidate's.
+        if self.outcome.evidence.held_out or (self.cell.held_out and self.outcome.fault is Fault.INFRA):
+            return Evidence(message="not the candidate's fault; the record says more")
+        return self.outcome.evidence
 
 
 def record_to_json(record: Record) -> dict[str, Any]:

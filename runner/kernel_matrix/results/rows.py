@@ -19,7 +19,7 @@ from kernel_matrix.measure.energy import energy_ratio, joules_per_call
 from kernel_matrix.measure.grade import spread_within
 from kernel_matrix.measure.roofline import Work, roofline
 from kernel_matrix.measure.timed import CANDIDATE, EAGER, WorkloadTimes
-from kernel_matrix.model.enums import Role, Status
+from kernel_matrix.model.enums import Fault, Role, Status
 from kernel_matrix.model.instants import parse_instant
 from kernel_matrix.model.messages import INTERPRETED, SessionReport, WorkloadReport
 from kernel_matrix.results.derived_columns import REGIMES, RIVALS
@@ -81,6 +81,7 @@ def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) ->
     common = {"record": key, "host_id": host["host_id"], **_read_record(record), **_read_cell(record["cell"])}
     common |= _read_outcome(record["outcome"]) | _read_circumstances(about) | _device(about, record["cell"]["dtype"])
     common |= build_columns(about.get("build")) | {"findings": [found["rule"] for found in about.get("findings", ())]}
+    common["specialised"] = _specialised(record)
     if run is not None:
         common |= _read_run(run)
     times = times_of(record)
@@ -97,6 +98,14 @@ def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) ->
                 yield {**inside, **seen, **judgements.get(name, {}), "labels": labels}
             else:
                 yield inside
+
+
+def _specialised(record: Document) -> bool | None:
+    """Return whether the attempt failed in a held-out workload by the candidate's fault; None if there is none."""
+    if not record["cell"].get("held_out"):
+        return None
+    outcome = record["outcome"]
+    return outcome["fault"] == Fault.CANDIDATE.value and bool(outcome["evidence"].get("held_out"))
 
 
 def _device(host: Mapping[str, Any], dtype: str) -> Row:

@@ -61,12 +61,15 @@ class Workload:
     memory: Mapping[Dtype, float] = field(default_factory=dict)
     """Dtype → device memory, bytes, that a cell needs; empty if unknown. It does not change the answer, so it is not in
     the digest."""
+    held_out: bool = False
+    """``True``: every candidate is verified with it, and those who write candidates are told nothing of it."""
 
     @property
     def digest_facts(self) -> dict[str, Any]:
-        """Values that count for the digest of its problem."""
+        """Values that count for the digest of its problem; a fact that is seldom true is there only if it is."""
         by_dtype = {dtype.value: count for dtype, count in self.bytes.items()}
-        return {"name": self.name, "values": self.values, "flops": self.flops, "bytes": by_dtype}
+        facts = {"name": self.name, "values": self.values, "flops": self.flops, "bytes": by_dtype}
+        return {**facts, "held_out": True} if self.held_out else facts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +108,16 @@ class Problem:
     def code(self) -> ModuleCode:
         """Code of the reference for judge and baseline."""
         return ModuleCode(path=self.path, adapter=self.adapter, extra_files=self.extra_files)
+
+    @property
+    def shown_workloads(self) -> tuple[Workload, ...]:
+        """Workloads to select from; at least one."""
+        return tuple(workload for workload in self.workloads if not workload.held_out)
+
+    @property
+    def held_out_workloads(self) -> tuple[Workload, ...]:
+        """Workloads that every cell is verified with too; only the judge and the problem's owner see them."""
+        return tuple(workload for workload in self.workloads if workload.held_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,9 @@ ITEMSIZES = {
 }
 """Bytes of one element of an input, the value of ``itemsize`` in a formula."""
 
+HELD_OUT = "held_out"
+"""Key of a workload that is no constant."""
+
 SUFFIXES = (".py", SUFFIX)
 """Suffixes of candidate files."""
 
@@ -89,6 +92,7 @@ def _read_problem(folder: Path, source: str) -> Problem:
     reference = read_reference(folder / REFERENCE_FILE)
     values = document.values
     workloads = tuple(_read_workload(document, reference, name) for name in values["workloads"])
+    _check_held_out(document, reference, workloads)
     flags = {"outliers": values.get("outliers", True), "mutates_inputs": values.get("mutates_inputs", False)}
     tolerance = values.get("tolerance", {})
     contract = ContractSpec(**values["contract"]) if "contract" in values else None
@@ -132,7 +136,8 @@ def _rare_facts(contract: ContractSpec | None, library: Path | None, *, random: 
 
 
 def _read_workload(document: TomlDocument, reference: ReferenceModule, name: str) -> Workload:
-    values: Mapping[str, Value] = document.values["workloads"][name]
+    values: dict[str, Value] = dict(document.values["workloads"][name])
+    held_out = bool(values.pop(HELD_OUT, False))
     for constant in values:
         _check_constant(document, reference, name, constant)
     numbers = reference.numbers(values)
@@ -142,7 +147,24 @@ def _read_workload(document: TomlDocument, reference: ReferenceModule, name: str
         flops=_evaluate(document, "flops", name, numbers) if "flops" in document.values else None,
         bytes=_evaluate_by_dtype(document, "bytes", name, numbers),
         memory=_evaluate_by_dtype(document, "memory", name, numbers),
+        held_out=held_out,
     )
+
+
+def _check_held_out(document: TomlDocument, reference: ReferenceModule, workloads: tuple[Workload, ...]) -> None:
+    """Check that a workload is shown, and that no shapes are both shown, in the reference at least, and held out."""
+
+    def constants(values: Mapping[str, Value]) -> dict[str, Value | None]:
+        return {name: values.get(name, constant.value) for name, constant in reference.constants.items()}
+
+    shown = [constants(workload.values) for workload in workloads if not workload.held_out]
+    if not shown:
+        raise document.error(f"all have {HELD_OUT} = true; candidates must be shown at least one", "workloads")
+    shown.append(constants({}))
+    for workload in workloads:
+        if workload.held_out and constants(workload.values) in shown:
+            reason = f"a workload that is shown, or {reference.path.name}, has the same constants; give it others"
+            raise document.error(reason, "workloads", workload.name, HELD_OUT)
 
 
 def _evaluate_by_dtype(

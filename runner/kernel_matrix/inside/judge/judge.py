@@ -2,9 +2,9 @@
 
 Run as ``python -m kernel_matrix.inside.judge.judge --job FILE --channel DIR --out DIR [--patience SECONDS]``. It
 listens in every contestant's folder, imports what it needs, and waits for its job without opening the device. Then it
-verifies, times, verifies again, and writes ``report.json``. If the job says so, it keeps the baseline and rivals, and
-waits for another job beside the first, which is about another candidate. Of all code of candidates and problems, only
-the reference runs here; the rest runs in the contestants' processes.
+verifies, times, verifies again, then verifies workloads that are held out, and writes ``report.json``. If the job says
+so, it keeps the baseline and rivals, and waits for another job beside the first, which is about another candidate. Of
+all code of candidates and problems, only the reference runs here; the rest runs in the contestants' processes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import struct
 import time
 import traceback
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -55,6 +56,7 @@ from kernel_matrix.model.messages import (
     JudgeJob,
     SessionReport,
     WorkloadReport,
+    WorkloadSpec,
     dumps,
     from_json,
 )
@@ -126,6 +128,7 @@ class JudgeSession:
         self._health: Optional[HealthReport] = None
         self._end: SessionEnd = (Status.PASSED, Stage.DONE, Evidence())
         self._stage = Stage.START
+        self._is_held_out = False
         self.is_kept = False
         """True if the session has ended, and another candidate can be judged with the same processes."""
 
@@ -134,6 +137,7 @@ class JudgeSession:
         started = time.monotonic()
         failed = self._end_of(self._run_and_dismiss)
         status, stage, evidence = self._end if failed[0] is Status.PASSED else failed
+        evidence = replace(evidence, held_out=self._is_held_out or None)
         durations = {**self._phases.ended(), "total": round(time.monotonic() - started, 6)}
         return self._report(status, stage, evidence, durations)
 
@@ -174,13 +178,20 @@ class JudgeSession:
         runner = self._runner = undo.enter_context(
             WorkloadRunner(self._job, self._folder, self._clients, self._phases, pause, earlier=self._earlier).open()
         )
-        for spec in self._job.workloads:
+        self._run_each(runner, [spec for spec in self._job.workloads if not spec.held_out])
+        runner.trace()
+        held_out = [spec for spec in self._job.workloads if spec.held_out]
+        self._is_held_out = bool(held_out)  # from here on the candidate sees inputs of shapes that it must not tell
+        self._run_each(runner, held_out)
+        self._is_held_out = False
+
+    def _run_each(self, runner: WorkloadRunner, specs: Sequence[WorkloadSpec]) -> None:
+        for spec in specs:
             self._stage = Stage.VERIFY
             report, ended = runner.run(spec)
             self._reports.append(report)
             if ended is not None:
                 raise ended
-        runner.trace()
 
     def _admit(self, contestant: ContestantSpec, undo: ExitStack) -> WorkerClient:
         """Accept the contestant's connection, from the expected uid only."""

@@ -142,7 +142,7 @@ class WorkloadRunner:
         state.reference = self._prepare(spec)
         self._last = state
         self._verify_first(state, state.reference, state.verifier)
-        if self._time:
+        if self._time and not spec.held_out:
             with making_room(self.memory, self._clients):
                 self._time_all(state.reference, state)
                 self._park(*self._clients)
@@ -470,6 +470,7 @@ class WorkloadState:
             reference_pieces=self.pieces if self.reference is None else self.reference.pieces,
             claimed_memory_bytes=self.claimed_memory_bytes,
             labels=tuple(dict.fromkeys((*timing.labels, *verifier.labels))),
+            held_out=spec.held_out,
         )
 
 
