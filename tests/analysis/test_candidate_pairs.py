@@ -10,6 +10,7 @@ from kernel_matrix.analysis.source_identity import SourceText
 from tests.analysis.made import STEADY, failed, tables, timed
 
 SLOW = tuple(1.5 * value for value in STEADY)  # the baseline takes 200
+UNTIMED = dict.fromkeys(("candidate_median_ns", "baseline_median_ns", "speedup", "verdict"))
 MIT = "# SPDX-License-Identifier: MIT\n"
 
 
@@ -45,6 +46,16 @@ def test_failing_and_passing_are_an_error_correction():
     assert json.loads(row["evidence_before"]) == {"message": "signal 11", "stage": "done"}
     assert (row["record_before"].split("/")[-1], row["record_after"].split("/")[-1]) == ("bad.1", "good.1")
     assert (row["speedup"], row["licence"], row["origin_after"]["source"]) == (None, None, "folder")
+
+
+def test_pair_tells_nothing_of_a_held_out_shape():
+    (row,) = made(crashed(specialised=True), at("good", STEADY)).table.to_dicts()
+    assert json.loads(row["evidence_before"]) == {"message": "fails a shape that is held out", "stage": "done"}
+    shown = [*at("slow", SLOW), *at("fast", STEADY)]
+    held_out = [{**one, "workload": "secret", "held_out": True, **UNTIMED} for one in shown]
+    (row,) = made(shown, held_out).table.to_dicts()
+    assert row["kind"] == "optimisation"
+    assert "secret" not in json.dumps(row)
 
 
 def test_slower_and_faster_are_an_optimisation_with_its_bound():

@@ -54,4 +54,6 @@ def candidate(name: str = "softmax/good", **values: Any) -> Candidate:
 
 def selected(of: Problem | None = None, *candidates: Candidate) -> SelectedProblem:
     of = of or problem()
-    return SelectedProblem(problem=of, workloads=of.workloads, candidates=candidates or (candidate(f"{of.id}/good"),))
+    return SelectedProblem(
+        problem=of, workloads=of.shown_workloads, candidates=candidates or (candidate(f"{of.id}/good"),)
+    )

@@ -43,6 +43,13 @@ def test_plan_declared_memory_beyond_cap_does_not_fit(reasons):
     )
 
 
+def test_plan_held_out_workload_that_does_not_fit_is_not_named(reasons):
+    secret = Workload(name="secret", memory={Dtype.FP32: 200 * GIB}, held_out=True)
+    reason = reasons(problem(workloads=(Workload(name="small"), secret)))[Dtype.FP32]
+    assert reason.kind is SkipReason.DOES_NOT_FIT
+    assert reason.text == "a held-out workload needs more device memory than there is for it"
+
+
 def test_plan_cap_of_an_override_counts_for_its_cells(reasons):
     rule = Override(match=Match(problem=("softmax",)), policy={"device_memory_gib": 80.0})
     assert reasons(overrides=(rule,))[Dtype.FP32].kind is SkipReason.DOES_NOT_FIT

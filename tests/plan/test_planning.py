@@ -128,6 +128,15 @@ def test_overridden_workloads_replace_selected_ones_that_exist(plan):
     }
 
 
+def test_override_cannot_choose_a_held_out_workload(plan):
+    of = problem(workloads=(Workload(name="default"), Workload(name="secret", held_out=True)))
+    rule = Override(match=Match(gpu=("cpu",)), workloads=("secret",))
+    cells = list(plan(selected(of), overrides=(rule,)).cells())
+    assert {workload.name for cell in cells for workload in cell.workloads} == {"default"}
+    without = plan(selected(problem(workloads=of.shown_workloads)), overrides=(rule,))
+    assert cells[0].expected_s > next(iter(without.cells())).expected_s
+
+
 def test_a_dtype_must_be_offered_by_problem_and_candidate(plan):
     by_problem = plan(selected(problem(dtypes=(Dtype.FP32,))), gpus=(H200,))
     by_candidate = plan(selected(problem(), candidate(dtypes=(Dtype.FP32, Dtype.FP16))), gpus=(H200,))

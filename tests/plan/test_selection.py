@@ -250,3 +250,12 @@ def test_real_folders_are_read(tmp_path, facts):
     cells = list(make_plan(matrix, selection, facts).cells())
     assert [cell.dtype for cell in cells] == [Dtype.FP32] * 3
     assert len({cell.id for cell in cells}) == 3
+
+
+def test_held_out_workloads_cannot_be_selected(select):
+    workloads = (Workload(name="smoke"), Workload(name="secret", held_out=True))
+    shelf = replace(SHELF, problems=(problem("softmax", workloads=workloads), *SHELF.problems[1:]))
+    selection = select(shelf=shelf)
+    assert [workload.name for workload in selection.problems[0].workloads] == ["smoke"]
+    with pytest.raises(ConfigError, match=r"problems\[0\]\.workloads\[0\]"):
+        select(shelf=shelf, problems=sets('workloads = "secret"'))

@@ -8,10 +8,12 @@ import pytest
 
 from kernel_matrix.json_schemas import is_valid, load_schema
 from kernel_matrix.model.enums import Fault, Role, Stage, Status
+from kernel_matrix.model.messages import Evidence
 from kernel_matrix.results.reading import explain, read_record
 from kernel_matrix.results.record import Outcome, record_from_json, record_to_json
 from tests.results.factory import (
     BLOCKS,
+    CELL_KEY,
     HOST,
     as_the_first_ones_were,
     block,
@@ -156,3 +158,23 @@ def test_a_judge_is_never_timed() -> None:
     document["sessions"][0]["workloads"][0]["blocks"][0]["role"] = "judge"
     assert not is_valid("record", document)
     assert "judge" in load_schema("record")["$defs"]["role"]["enum"]
+
+
+@pytest.mark.parametrize(
+    ("status", "ended_there", "message"),
+    [
+        (Status.INCORRECT_VALUES, True, "fails a shape that is held out"),
+        (Status.INCORRECT_VALUES, None, "3 elements"),
+        (Status.PROBLEM_ERROR, True, "not the candidate's fault; the record says more"),
+        (Status.CONTAINER_LOST, None, "not the candidate's fault; the record says more"),
+    ],
+)
+def test_shown_evidence_tells_nothing_of_held_out_shapes(status: Status, ended_there: Any, message: str) -> None:
+    ended = outcome(status, "3 elements")
+    ended = replace(ended, evidence=replace(ended.evidence, held_out=ended_there))
+    record = make_record(outcome=ended, sessions=(), cell=replace(CELL_KEY, held_out=("secret",)))
+    told = record.shown_evidence
+    assert told.message == message
+    assert told == (ended.evidence if message == "3 elements" else Evidence(message=message))
+    assert record_from_json(record_to_json(record)) == record
+    assert is_valid("record", record_to_json(record)), explain("record", record_to_json(record))

@@ -12,7 +12,7 @@ from kernel_matrix.analysis.audit import objections
 from kernel_matrix.analysis.outcomes import candidate_kind
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.model.enums import Fault, Grade, Status, VerdictReason
-from kernel_matrix.results.attempts import latest_attempts
+from kernel_matrix.results.attempts import is_shown, latest_attempts
 from kernel_matrix.results.labels import LABELS, LabelClass
 
 SAME_WORK: Final = (
@@ -55,7 +55,7 @@ def find_believed_records(tables: Tables, *, least_grade: Grade = Grade.B) -> Be
         least_grade: The weakest grade of a time that can be compared.
     """
     passed = pl.col("status") == Status.PASSED.value
-    ended = tables.cells.filter(passed | (pl.col("fault") == Fault.CANDIDATE.value))
+    ended = tables.cells.filter(is_shown(), passed | (pl.col("fault") == Fault.CANDIDATE.value))
     latest = latest_attempts(ended, ("cell_id", "host_id", "gpu_uuid"))
     found = (
         ended.join(latest, on="record", how="semi")

@@ -11,7 +11,7 @@ import polars as pl
 from kernel_matrix.analysis.comparison import ComparedQuantity
 from kernel_matrix.analysis.outcomes import CELL_KEY
 from kernel_matrix.model.enums import Fault, Status
-from kernel_matrix.results.attempts import latest_attempts
+from kernel_matrix.results.attempts import is_shown, latest_attempts
 
 CONTENT: Final = {"candidate": "candidate_sha256", "problem": "problem_sha256"}
 PLACE: Final = {
@@ -91,7 +91,7 @@ def _read(cells: pl.LazyFrame) -> pl.LazyFrame:
     times = ("candidate_median_ns", "speedup", "sm_clock_mhz", "anchor_compute_ns")
     names = ("record", *CELL_KEY, *_ATTEMPT, *SESSION, "started_at", "ended_at", "session_status", *times)
     words = ("dtype", "status", "fault", "session_status")
-    return cells.select(
+    return cells.filter(is_shown()).select(
         pl.col(name).cast(pl.String) if name in words else pl.col(name) for name in dict.fromkeys(names)
     )
 

@@ -16,7 +16,7 @@ from kernel_matrix.analysis.quantiles import of_sessions
 from kernel_matrix.analysis.withheld_verdicts import inconclusive
 from kernel_matrix.model.enums import Fault, Status, Tier, Verdict, VerdictReason
 from kernel_matrix.plan.selection import REFERENCE
-from kernel_matrix.results.attempts import latest_attempts
+from kernel_matrix.results.attempts import is_shown, latest_attempts
 from kernel_matrix.results.schema import CELLS, ORIGIN
 
 MOST_FALSE: Final = 0.05
@@ -89,7 +89,7 @@ def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
     """Select the latest attempt at every cell on every host, one row per workload, in no order."""
     passed = pl.col("status") == Status.PASSED.value
     times = {"candidate_ns": "candidate_median_ns", "baseline_ns": "baseline_median_ns", "speedup": "speedup"}
-    shown = cells.filter(~pl.col("held_out").fill_null(value=False))
+    shown = cells.filter(is_shown())
     rows = shown.join(latest_attempts(cells, ("cell_id", "host_id", "gpu_uuid")), on="record", how="semi").select(
         "record",
         "workload",

@@ -320,7 +320,7 @@ def kept_candidates(folder: Path, names: Iterable[tuple[str, str]]) -> Iterator[
 
 
 def result_of(record: Record) -> EvaluationResult:
-    """Return what a record says of its candidate, with the values that tables have of it; nothing of held-out shapes."""
+    """Return what a record says of its candidate, with the values of tables, and nothing of held-out shapes."""
     document, outcome, evidence = record_to_json(record), record.outcome, to_json(record.shown_evidence)
     rows = cell_rows(document, key=0, host=host_row(document), run=None)
     return EvaluationResult(

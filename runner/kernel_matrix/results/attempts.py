@@ -1,4 +1,4 @@
-"""Choice of the attempt that counts, where a cell has several."""
+"""Choice of the rows that count: of the latest attempts, and of workloads that are not held out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ import polars as pl
 
 _BY_TIME = ("started_at", "attempt", "run_id", "record")
 """Sort order of attempts; of those that started at the same moment, the record merged last counts."""
+
+
+def is_shown() -> pl.Expr:
+    """Flag rows of ``cells`` about workloads that are not held out; of these only the status of the attempt counts."""
+    return ~pl.col("held_out").fill_null(value=False)
 
 
 def latest_attempts(cells: pl.LazyFrame, key: Sequence[str]) -> pl.LazyFrame:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from kernel_matrix.filter_terms import explain_unmatched, parse_terms
-from kernel_matrix.results.attempts import latest_attempts
+from kernel_matrix.results.attempts import is_shown, latest_attempts
 from kernel_matrix.results.derived_columns import RIVALS
 from kernel_matrix.results.descriptions import DISCARDED
 
@@ -64,7 +64,7 @@ def overview(cells: pl.DataFrame) -> pl.DataFrame:
     attempts = latest_attempts(cells.lazy(), _ATTEMPT).select("record", "attempts").collect()
     return (
         cells.join(attempts, on="record", how="inner")
-        .filter(~pl.col("held_out").fill_null(value=False))
+        .filter(is_shown())
         .group_by("record", "cell_id", "host_id", "workload", "attempts")
         .agg(
             *(pl.col(name).first() for name in _SHOWN),

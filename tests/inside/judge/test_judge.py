@@ -95,6 +95,35 @@ def test_judge_late_missing_package_of_reference_is_problem(run_session):
     assert "no_such_package" in report.evidence.message
 
 
+HELD_OUT = WorkloadSpec("concealed", {"rows": 5}, held_out=True), WorkloadSpec("smoke", {})
+
+
+def test_judge_held_out_workload_is_verified_last(run_session):
+    report = run_session(GOOD, workloads=HELD_OUT)
+    assert (report.status, report.evidence.held_out) == (Status.PASSED, None), report.evidence
+    shown, held_out = report.workloads
+    assert [(one.name, one.held_out, bool(one.blocks)) for one in report.workloads] == [
+        *(("smoke", False, True), ("concealed", True, False)),
+    ]
+    assert {(trial.mode, trial.passed) for trial in held_out.trials} == {(mode, True) for mode in InputMode}
+    assert {trial.phase for trial in held_out.trials} == {"before"}
+    assert held_out.tolerance == shown.tolerance
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("return torch.softmax(x, -1) * (len(x) == 8)", Status.INCORRECT_VALUES),
+        ("time.sleep(60 * (len(x) == 5))\nreturn torch.softmax(x, -1)", Status.TIMEOUT),
+    ],
+)
+def test_judge_says_that_it_ended_in_a_held_out_workload(run_session, code, status):
+    timeouts = replace(make_job().timeouts, session_s=8, call_s=60, first_call_s=60)
+    report = run_session(body(code), workloads=HELD_OUT, protocol=replace(QUICK, time=False), timeouts=timeouts)
+    assert (report.status, report.evidence.held_out) == (status, True), report.evidence
+    assert report.workloads[0].status is Status.PASSED
+
+
 def test_a_peer_of_another_uid_is_not_taken_for_the_candidate(run_session):
     strangers = (replace(CANDIDATE, uid=4242), EAGER)
     report = run_session(GOOD, contestants=strangers, timeouts=replace(make_job().timeouts, connect_s=3))
