@@ -203,12 +203,20 @@ def test_what_can_be_judged_is_told(ask):
         (wanted(problem="unknown"), "there is no problem 'unknown'"),
         (wanted(origin={"colour": "red"}), "body.origin.colour: Extra inputs are not permitted"),
         (wanted(origin={"model": "m" * 301}), "body.origin.model: String should have at most 300 characters"),
+        (
+            wanted(origin={"no_code": "refused"}),
+            "body: no_code is said of a source that is more than comments",
+        ),
+        (
+            wanted(origin={"no_code": "cut"}, source="# x", suffix=".cu"),
+            "body: no_code is said of a source that is more",
+        ),
         (wanted(origin={"model": {"a": {}}}), "body.origin.model: Input should be a valid string"),
         (wanted(origin={"sample": 2**63}), "body.origin.sample: Input should be less than or equal to"),
         (wanted(origin={"cost_usd": -1}), "body.origin.cost_usd: Input should be greater than or equal to 0"),
         (wanted(origin={"prompt_sha256": "0"}), "body.origin.prompt_sha256: String should match pattern"),
     ],
-    ids=range(15),
+    ids=range(17),
 )
 def test_request_that_is_not_in_form_is_refused(ask, document, said):
     refused = ask("POST", "/evaluations", document)

@@ -65,7 +65,9 @@ class GenerationAttempt:
         """The candidate; for an answer without code one in its place, which fails and makes its cost known."""
         if self.candidate is not None:
             return self.candidate
-        return GeneratedCandidate(problem=self.problem, name=self.name, source="# The answer holds no code.\n")
+        # Its name makes it another source than that of any other answer, whose cost is another one.
+        source = f"# The answer for {self.name} holds no code.\n"
+        return GeneratedCandidate(problem=self.problem, name=self.name, source=source)
 
     @property
     def is_usable(self) -> bool:

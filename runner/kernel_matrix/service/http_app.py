@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, Protocol, cast
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -63,7 +63,11 @@ class CandidateOrigin(BaseModel):
         str | None,
         Field(max_length=300, description="16 hex digits: SHA-256 of suffix and source of the candidate before."),
     ] = None
+    prompt: _Name = None
     prompt_sha256: Annotated[str | None, Field(pattern="^[0-9a-f]{64}$")] = None
+    no_code: Annotated[
+        str | None, Field(max_length=3000, description="Reason why an answer has no code; its source is a comment.")
+    ] = None
     tokens_in: _Count = None
     tokens_cached: _Count = None
     tokens_out: _Count = None
@@ -99,6 +103,15 @@ class EvaluationRequest(BaseModel):
     origin: Annotated[
         CandidateOrigin | None, Field(description="Of a candidate that came before, the first counts.")
     ] = None
+
+    @model_validator(mode="after")
+    def _check_no_code(self) -> EvaluationRequest:
+        """Refuse code that is said to be none: the next client that sends the same source would have it judged so."""
+        lines = (line.strip() for line in self.source.splitlines())
+        has_code = self.suffix != ".py" or any(line and not line.startswith("#") for line in lines)
+        if self.origin and self.origin.no_code and has_code:
+            raise ValueError("no_code is said of a source that is more than comments of Python")
+        return self
 
 
 class BatchRequest(BaseModel):
@@ -389,7 +402,7 @@ async def _answer_http(_: Request, error: Exception) -> JSONResponse:
 
 async def _answer_form(_: Request, error: Exception) -> JSONResponse:
     faults = cast("RequestValidationError", error).errors()[:_MOST_FAULTS]
-    told = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults)
+    told = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg'].removeprefix('Value error, ')}" for fault in faults)
     return _error(HTTPStatus.UNPROCESSABLE_ENTITY, "; ".join(told), "GET /openapi.json has the form")
 
 
