@@ -64,8 +64,10 @@ ADDED_LATER = {
     },
     "BatchBlock": {"in_place", "discarded", "sm_clock_mhz"},
     "TwoClocks": {"bound_ns"},
+    "CellKey": {"held_out"},
+    "Evidence": {"held_out"},
     "WorkloadReport": {
-        *("two_clocks", "traits", "batches", "energies", "labels"),
+        *("two_clocks", "traits", "batches", "energies", "labels", "held_out"),
         *("memory_bytes", "claimed_memory_bytes", "needed_memory_bytes", "reference_pieces"),
     },
     "EnergyReading": {"discarded"},
@@ -494,7 +496,8 @@ def full_record() -> Record:
     """A record of two sessions with everything in it that a record can have."""
     in_batches = (batches("eager", 300, short=True), batches("eager", 300), batches("candidate", 100))
     whole = (workload(blocks=every_block(), batches=in_batches, energies=ENERGIES),)
-    return make_record(sessions=(session(0, workloads=whole, probes=PROBES), session(1, workloads=whole)))
+    sessions = session(0, workloads=whole, probes=PROBES), session(1, workloads=whole)
+    return make_record(cell=replace(CELL_KEY, held_out=("secret",)), sessions=sessions)
 
 
 def failed_record(
