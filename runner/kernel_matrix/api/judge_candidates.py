@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from weakref import WeakSet
 
 from kernel_matrix.api.problems import Problem, write_problem
@@ -64,25 +64,26 @@ class SentCandidate:
     """Known fields of its :class:`~kernel_matrix.sources.Origin`; the first that is sent is kept beside the source."""
 
 
-class OpenRun(Protocol):
+@dataclass(frozen=True, slots=True)
+class OpenRun:
     """A run that candidates are added to while it goes on."""
+
+    run: Run | FleetOpenRun
+    add: Callable[[Sequence[tuple[Cell, SentCandidate]]], None]
+    """Judges further candidates in these cells; called before :meth:`end`."""
 
     @property
     def planned(self) -> int:
         """Number of candidates that were added."""
-        ...
-
-    def add(self, cells: Sequence[tuple[Cell, SentCandidate]]) -> None:
-        """Judge these candidates in these cells, too; before :meth:`end`."""
-        ...
+        return self.run.planned
 
     def end(self) -> None:
         """Say that no more candidates come; the run ends when all have been judged."""
-        ...
+        self.run.end()
 
     def stop(self) -> None:
         """End the run now; cells that have not ended leave no record."""
-        ...
+        self.run.stop()
 
 
 class CandidateJudge(ABC):
@@ -274,7 +275,7 @@ class HostJudge(CandidateJudge):
         """See :class:`CandidateJudge`."""
         run = Run((), self._host, self.store, policy, is_open=True)
         with self.started(run) as events:
-            yield _OpenHostRun(run), events
+            yield OpenRun(run, lambda sent: run.add([cell for cell, _ in sent])), events
 
     @contextmanager
     def prepared(self) -> Iterator[tuple[str, ...]]:
@@ -284,24 +285,6 @@ class HostJudge(CandidateJudge):
     def sandbox_name(self) -> str:
         """See :class:`CandidateJudge`."""
         return self._host.sandbox.name
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenHostRun:
-    run: Run
-
-    @property
-    def planned(self) -> int:
-        return self.run.planned
-
-    def add(self, cells: Sequence[tuple[Cell, SentCandidate]]) -> None:
-        self.run.add([cell for cell, _ in cells])
-
-    def end(self) -> None:
-        self.run.end()
-
-    def stop(self) -> None:
-        self.run.stop()
 
 
 def kept_candidates(folder: Path, names: Iterable[tuple[str, str]]) -> Iterator[Candidate]:

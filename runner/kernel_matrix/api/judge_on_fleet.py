@@ -6,9 +6,9 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -76,7 +76,7 @@ class FleetJudge(CandidateJudge):
         """See :class:`CandidateJudge`."""
         run = FleetOpenRun(self._sites, policy.run_id, release_after_s=self._release_after_s)
         with self.started(run) as events:
-            yield _OpenFleetRun(self, run), events
+            yield OpenRun(run, lambda sent: run.add([self._sent_cell(*one) for one in sent])), events
 
     @contextmanager
     def prepared(self) -> Iterator[tuple[str, ...]]:
@@ -95,30 +95,11 @@ class FleetJudge(CandidateJudge):
         """See :class:`CandidateJudge`."""
         return ", ".join(sorted({run.site.sandbox for run in self._sites.runs.values()}))
 
-    def sent_cell(self, cell: Cell, sent: SentCandidate) -> SentCell:
+    def _sent_cell(self, cell: Cell, sent: SentCandidate) -> SentCell:
         """Return what the sites need to judge a candidate."""
         found = zip(self._slots, self.cells_of(sent), strict=True)
         slots = frozenset(slot for slot, at_site in found if at_site.reason is None)
         return SentCell(cell, asdict(sent), slots)
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenFleetRun:
-    judge: FleetJudge
-    run: FleetOpenRun
-
-    @property
-    def planned(self) -> int:
-        return self.run.planned
-
-    def add(self, cells: Sequence[tuple[Cell, SentCandidate]]) -> None:
-        self.run.add([self.judge.sent_cell(cell, sent) for cell, sent in cells])
-
-    def end(self) -> None:
-        self.run.end()
-
-    def stop(self) -> None:
-        self.run.stop()
 
 
 def judge_sent_candidates(path: str | Path, out: str | Path) -> None:

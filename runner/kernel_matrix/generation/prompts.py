@@ -53,7 +53,7 @@ class PromptOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptTarget:
-    """What a candidate is asked for."""
+    """Target of a candidate: problem, shapes, GPU, toolchain and dtype."""
 
     problem: Problem
     workloads: Sequence[Workload]

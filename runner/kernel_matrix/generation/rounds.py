@@ -52,7 +52,7 @@ _NO_USAGE: Final = "the endpoint does not say how many tokens an answer took"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationSettings:
-    """What is asked, how often and for how much."""
+    """Settings of a generation: requests, rounds and budget."""
 
     model: str
     prompt: PromptOptions = field(default_factory=PromptOptions)

@@ -141,7 +141,7 @@ class EvaluationList(BaseModel):
 
 
 class ErrorText(BaseModel):
-    """What is wrong, and what to do."""
+    """Text of an error, and the next step."""
 
     what: str
     next_step: str

@@ -18,7 +18,7 @@ from kernel_matrix.errors import InfrastructureError, StoreError
 from kernel_matrix.executors.engines import ENGINES, EngineError
 from kernel_matrix.executors.events import EventKind, RunEvent, RunMessage, RunStatus
 from kernel_matrix.executors.fleet.node_report import NodeReport
-from kernel_matrix.executors.fleet.site_run import ActiveChunk, LeftChunk, SiteRun, chunk_order
+from kernel_matrix.executors.fleet.site_run import ActiveChunk, LeftChunk, SiteNews, SiteRun, chunk_order
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.fleet import Fleet, Site
 from kernel_matrix.fleet.chunks import SlotKind
@@ -160,6 +160,16 @@ class FleetSites:
             self._troubles[key] = what
         else:
             self._troubles.pop(key, None)
+
+    def look(self, site: SiteRun) -> SiteNews | None:
+        """Take home what a site has; None if it does not answer, which is told by :meth:`news`."""
+        try:
+            found = site.look()
+        except EngineError as error:
+            self.complain(site, str(error))
+            return None
+        self.complain(site, "")
+        return found
 
     def part(self) -> Iterator[Record]:
         """End all jobs, and yield the records that come home until they have ended."""
@@ -314,12 +324,9 @@ class FleetRun:
 
     def _look(self, site: SiteRun, dispatcher: Dispatcher) -> Iterator[RunEvent | RunMessage]:
         """Take home what a site has, and tell the dispatcher."""
-        try:
-            news = site.look()
-        except EngineError as error:
-            self._fleet.complain(site, str(error))
+        news = self._fleet.look(site)
+        if news is None:
             return
-        self._fleet.complain(site, "")
         yield from (RunMessage(text=text, is_warning=True) for text in news.warnings)
         for chunk, record in news.records:
             self._fruitless[chunk.slot] = 0

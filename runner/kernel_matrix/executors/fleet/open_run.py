@@ -88,7 +88,6 @@ class FleetOpenRun:
         """Cells whose job was lost: each is judged by a job that has nothing else, so that only one can be to blame."""
         self._jobs: dict[int, _OpenJob] = {}
         self._numbers = count()
-        self._capacity: dict[SlotKind, int] = {}
         self._capacity_asked_s = 0.0
         self._fruitless: Counter[SlotKind] = Counter()
         self._rests_until_s: dict[SlotKind, float] = {}
@@ -136,7 +135,8 @@ class FleetOpenRun:
 
     def _events(self) -> Iterator[RunEvent]:
         looked_s = 0.0
-        self._capacity, self._capacity_asked_s = self._fleet.ask_capacity(), time.monotonic()
+        self._fleet.ask_capacity()
+        self._capacity_asked_s = time.monotonic()
         while not self._is_stopped and not (self._is_ended and self._has_nothing()):
             while not self._added.empty():
                 self._waiting.append(self._added.get())
@@ -164,12 +164,9 @@ class FleetOpenRun:
         mine = {number: self._jobs[number] for number in site.active if number in self._jobs}
         # Before the records: one that is written is then seen with its record.
         ended = {number: job.files.ended() for number, job in mine.items()}
-        try:
-            news = site.look()
-        except EngineError as error:
-            self._fleet.complain(site, str(error))
+        news = self._fleet.look(site)
+        if news is None:
             return
-        self._fleet.complain(site, "")
         for text in news.warnings:
             _log.warning("%s", text)
         for chunk, record in news.records:
@@ -246,7 +243,7 @@ class FleetOpenRun:
     def _start_jobs(self) -> None:
         """Submit a job for each free GPU that something waits for."""
         now_s, active = time.monotonic(), Counter(job.chunk.slot for job in self._jobs.values())
-        for slot, most in self._capacity.items():
+        for slot, most in self._fleet.units.items():
             site = self._fleet.runs[slot.site]
             if self._rests_until_s.get(slot, 0.0) > now_s or active[slot] >= most or not site.has_room():
                 continue
@@ -290,7 +287,7 @@ class FleetOpenRun:
         if time.monotonic() - self._capacity_asked_s >= CAPACITY_EVERY_S:
             self._capacity_asked_s = time.monotonic()
             with suppress(EngineError):
-                self._capacity = self._fleet.ask_capacity()
+                self._fleet.ask_capacity()
 
 
 def _take(cells: deque[SentCell], slot: SlotKind) -> SentCell | None:
