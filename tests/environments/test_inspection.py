@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kernel_matrix.environments import AUTO, differences
+from kernel_matrix.environments import AUTO, differences, inspection
 from kernel_matrix.environments.inspection import check_unchanged, read_environment
 from kernel_matrix.errors import PythonEnvironmentError
+from kernel_matrix.inside.environment_description import stamps_of
 from tests.environments.venvs import make_venv, packages_of
 
 TORCH_VERSION = """
@@ -136,6 +139,41 @@ def test_description_runs_on_its_own():
     file = Path(__file__).parents[2] / "runner" / "kernel_matrix" / "inside" / "environment_description.py"
     done = subprocess.run([sys.executable, "-I", "-S", file], capture_output=True, check=True, text=True)
     assert done.stdout.startswith("{")
+
+
+@pytest.mark.parametrize("change", ["reinstall", "upgrade", "remove", "path_file", "settings", "torch", "interpreter"])
+def test_each_change_shows_in_the_stamps(environment, change):
+    folder = environment(torch="2.11.0", numpy="2.0")
+    packages = packages_of(folder)
+    (packages / "torch").mkdir()
+    (packages / "torch" / "version.py").write_text(TORCH_VERSION)
+    before = read_environment(str(folder))
+    assert stamps_of(before.stamps) == before.stamps
+    {
+        "reinstall": lambda: (packages / "numpy-2.0.dist-info" / "RECORD").write_text("numpy/a.py,sha256=a,1\n"),
+        "upgrade": lambda: (packages / "numpy-2.0.dist-info").rename(packages / "numpy-2.1.dist-info"),
+        "remove": lambda: shutil.rmtree(packages / "numpy-2.0.dist-info"),
+        "path_file": lambda: (packages / "more.pth").write_text("/elsewhere\n"),
+        "settings": lambda: (folder / "pyvenv.cfg").write_text("include-system-site-packages = true\n"),
+        "torch": lambda: (packages / "torch" / "version.py").write_text(TORCH_VERSION.replace("13.0", "12.8")),
+        "interpreter": lambda: replace_interpreter(folder),
+    }[change]()
+    assert stamps_of(before.stamps) != before.stamps
+
+
+def replace_interpreter(folder):
+    (folder / "bin" / "python").unlink()
+    shutil.copy(sys.executable, folder / "bin" / "python")
+
+
+def test_untouched_environment_is_not_described_again(environment, monkeypatch):
+    before = read_environment(str(environment(torch="2.11.0")))
+    described = []
+    monkeypatch.setattr(inspection, "read_environment", lambda where: described.append(where) or before)
+    check_unchanged(before)
+    assert not described
+    check_unchanged(replace(before, stamps={}))  # nothing is known of its files
+    assert described == [before.executable]
 
 
 def test_change_is_named_when_it_is_looked_for(environment):

@@ -7,7 +7,7 @@ pinned; an environment is only described, since others may change it at any time
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 AUTO = "auto"
@@ -34,6 +34,8 @@ class PythonEnvironment:
     """What else its results depend on, such as compilers and drivers of this host → path or version."""
     digest: str
     """``sha256:…`` of the interpreter, the hashes recorded of every distribution's files, and ``programs``."""
+    stamps: Mapping[str, Sequence[int] | None] = field(default_factory=dict, compare=False, repr=False)
+    """What it was described from: path → inode, size and times, nanoseconds; None for what did not exist."""
 
     @property
     def torch(self) -> str:

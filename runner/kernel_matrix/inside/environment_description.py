@@ -14,18 +14,23 @@ import re
 import sys
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterable, List, Optional
 
 _VERSION = re.compile(r"\d+(\.\d+)+")
 
 
 def describe() -> Dict[str, Any]:
     """Return the description, of values that JSON can hold."""
+    # Files are stamped before they are read, so that no change in between is missed later.
+    stamps = stamps_of([sys.executable, *_search_path_files()])
     found: Dict[str, Distribution] = {}
     for distribution in distributions():  # in the order of sys.path: the first of a name is the one that is imported
+        stamps.update(stamps_of(_metadata_files(distribution)))
         name = distribution.metadata["Name"]
         if name:
             found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), distribution)
+    torch_version = _torch_version_file(found.get("torch"))
+    stamps.update(stamps_of(torch_version))
     return {
         "prefix": sys.prefix,
         "executable": sys.executable,
@@ -34,8 +39,38 @@ def describe() -> Dict[str, Any]:
         "distributions": {name: one.version for name, one in found.items()},
         "files_sha256": {name: _recorded_files(one) for name, one in found.items()},
         "conda_packages": sorted(path.stem for path in Path(sys.prefix, "conda-meta").glob("*.json")),
-        "torch_builds": _torch_builds(found.get("torch")),
+        "torch_builds": _torch_builds(torch_version),
+        # Empty if a distribution has no files of its own, so that a change could be missed.
+        "stamps": stamps if all(hasattr(one, "_path") for one in found.values()) else {},
     }
+
+
+def stamps_of(paths: Iterable[str]) -> Dict[str, Optional[List[int]]]:
+    """Return path → what changes with the file's or folder's content; None for a path that does not exist."""
+    return {path: _stamp(path) for path in paths}
+
+
+def _stamp(path: str) -> Optional[List[int]]:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+
+def _search_path_files() -> List[str]:
+    """Return the files and folders that say which distributions there are."""
+    settings = [
+        str(Path(prefix, name)) for prefix in {sys.prefix, sys.exec_prefix} for name in ("pyvenv.cfg", "conda-meta")
+    ]
+    hooks = [str(file) for folder in sys.path for file in Path(folder).glob("*.pth")]
+    return [*settings, *sys.path, *hooks]
+
+
+def _metadata_files(distribution: Distribution) -> List[str]:
+    """Return the files that are read of a distribution."""
+    folder = str(getattr(distribution, "_path", ""))  # there is no public name for it
+    return [folder, *(str(Path(folder, name)) for name in ("RECORD", "METADATA"))]
 
 
 def python_folders() -> List[str]:
@@ -54,13 +89,16 @@ def _recorded_files(distribution: Distribution) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _torch_builds(torch: Optional[Distribution]) -> Dict[str, str]:
+def _torch_version_file(torch: Optional[Distribution]) -> List[str]:
+    """Return the path of PyTorch's file about its build, if it is installed."""
+    return [] if torch is None else [str(torch.locate_file("torch/version.py"))]
+
+
+def _torch_builds(version_file: List[str]) -> Dict[str, str]:
     """Return toolkit → version for the toolkits that PyTorch was built for; its file says None for the others."""
-    file = None if torch is None else Path(str(torch.locate_file("torch/version.py")))
-    if file is None or not file.is_file():
-        return {}
+    files = [Path(file) for file in version_file if Path(file).is_file()]
     found = {}
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+    for node in [node for file in files for node in ast.parse(file.read_text(encoding="utf-8")).body]:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         value = getattr(node, "value", None)
         text = value.value if isinstance(value, ast.Constant) else None
