@@ -4,6 +4,7 @@
 import os
 import random
 import sys
+import threading
 import time
 from dataclasses import replace
 from statistics import median
@@ -51,16 +52,17 @@ PER_SET = 2 * (512 + 2048 + 512)  # 8 × 64 numbers with a guard on either side,
 EXPECTED_BYTES, TEMPORARY_BYTES = 10_000, 1_000
 
 
-def prepared(call_ns, *, free=None, slowest_ns=0, contestants=2):
+def prepared(call_ns, *, free=None, slowest_ns=0, contestants=2, draw=lambda: torch.zeros(8, 64), capture=cpu.capture):
     """Make batches of calls on 8 × 64 numbers."""
-    platform = SimpleNamespace(**{**vars(cpu), "free_bytes": lambda: free})
+    platform = SimpleNamespace(**{**vars(cpu), "free_bytes": lambda: free, "capture": capture})
     reference = SimpleNamespace(
         platform=platform,
         like=(torch.empty(8, 64, device="meta"),),
         expected_bytes=EXPECTED_BYTES,
         temporary_bytes=TEMPORARY_BYTES,
+        draw_unseeded=lambda: [draw()],
     )
-    supply = SimpleNamespace(next=lambda: [torch.zeros(8, 64)], kind=FRESH)
+    supply = SimpleNamespace(next=lambda: [draw()], kind=FRESH)
     return batches_of(reference, supply, random.Random(1), call_ns, slowest_ns, contestants=contestants)
 
 
@@ -105,6 +107,25 @@ def test_batches_of_no_room_for_two_sets_are_none():
         assert prepared(1_000, free=least, contestants=contestants)._layout.sets == 2
         with pytest.raises(NoBatchesError):
             prepared(1_000, free=least - 1, contestants=contestants)
+
+
+@pytest.mark.parametrize("sets", [18, 96, MOST_SETS])
+@pytest.mark.parametrize("numbers", [[3], [0, 16, 5, 2, 9], list(range(17))])
+def test_captured_draws_renew_the_chosen_sets(sets, numbers):
+    drawn = []
+
+    def capture(draw):
+        draw()
+        return lambda: draw() or drawn.append(None)
+
+    batches = prepared(LONG_NS / (sets + 0.5), draw=lambda: torch.randn(8, 64), capture=capture)
+    before = batches._sent.clone()
+    drawn.clear()
+    batches._write(numbers)
+    changed = (batches._sent != before).any(dim=1)
+    assert changed.nonzero().flatten().tolist() == sorted(numbers)
+    assert len(batches._sent.unique(dim=0)) == len(batches._sent)
+    assert len(drawn) == -(-len(numbers) // min(16, max(1, sets // 8)))
 
 
 @pytest.mark.parametrize("inputs", [[torch.zeros(8, 63)], [torch.zeros(8, 64), 1], [torch.zeros(8, 64).double()]])
@@ -527,9 +548,21 @@ def test_batches_count_what_waits_for_the_hand_over(judged):
 
 @pytest.fixture
 def judged_in_place(judged, monkeypatch):
-    """Run a workload whose calls in batches compute their outputs in the judge's memory."""
+    """Run a workload whose calls in batches compute their outputs in the judge's memory.
+
+    A cheat can import ``judge``, whose event ``has_taken`` is set when the judge has taken the outputs of a batch.
+    """
     compute_in_place(monkeypatch)
     monkeypatch.setattr(PlacingPool, "capture", lambda _pool, _function: None)
+    has_taken, usual = threading.Event(), WorkerClient.call_batch
+    monkeypatch.setitem(sys.modules, "judge", SimpleNamespace(has_taken=has_taken))
+
+    def call_batch(*given):
+        *before, take, read_places = given
+        has_taken.clear()
+        return usual(*before, lambda: take() or has_taken.set(), read_places)
+
+    monkeypatch.setattr(WorkerClient, "call_batch", call_batch)
     return judged
 
 
@@ -547,6 +580,8 @@ LATE = """
 usual = type(worker).hand_over
 pending = kept.setdefault('pending', [])
 def hand_over(returned):
+    import judge
+    judge.has_taken.wait(1)  # a judge that waits for the hand-over before it takes them is deceived
     for held, answer in pending:
         held.copy_(answer)
     pending.clear()
