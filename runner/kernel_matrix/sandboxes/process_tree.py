@@ -37,8 +37,8 @@ def processes_below(root: int) -> Iterator[tuple[int, str]]:
         found += children.get(pid, [])
 
 
-def stop_below(root: int) -> None:
-    """Stop every descendant of the process ``root``.
+def stop_below(root: int) -> list[int]:
+    """Stop every descendant of the process ``root``, and return their ids.
 
     It repeats until none of them runs, because a process may start another one before it is stopped itself.
 
@@ -46,20 +46,27 @@ def stop_below(root: int) -> None:
         SandboxError: A process may not be stopped, or does not stop.
     """
     deadline = time.monotonic() + _PATIENCE_S
-    while running := [pid for pid, state in processes_below(root) if state not in _STOPPED]:
+    below = dict(processes_below(root))
+    while running := [pid for pid, state in below.items() if state not in _STOPPED]:
         if time.monotonic() > deadline:
             raise SandboxError(f"processes {running} did not stop within {_PATIENCE_S:g} s")
         _signal(running, signal.SIGSTOP)
         time.sleep(_POLL_S)
+        below = dict(processes_below(root))
+    return list(below)
 
 
-def continue_below(root: int) -> None:
+def continue_below(root: int, stopped: list[int] | None = None) -> None:
     """Let every descendant of the process ``root`` run on.
+
+    Args:
+        root: Process id.
+        stopped: All of them, if they were stopped and are known; looking for them takes 5 ms beside 200 processes.
 
     Raises:
         SandboxError: This user may not signal one of them.
     """
-    _signal([pid for pid, _state in processes_below(root)], signal.SIGCONT)
+    _signal([pid for pid, _state in processes_below(root)] if stopped is None else stopped, signal.SIGCONT)
 
 
 def _signal(pids: list[int], number: signal.Signals) -> None:

@@ -57,6 +57,7 @@ class SupervisedProcess:
         self._started: Future[None] = Future()
         self._ended: Future[ProcessExit] = Future()
         self._killed = False
+        self._stopped: list[int] | None = None
         self._tail = LogTail()
         self._report = bytearray()
         self._oom_kills = 0
@@ -89,12 +90,13 @@ class SupervisedProcess:
     def pause(self) -> None:
         """Stop the role and everything that it started, but not its launcher, which must be able to kill them."""
         if self._process is not None and not self._ended.done():
-            stop_below(self._process.pid)
+            self._stopped = None  # if not all of them stop, they are looked for again
+            self._stopped = stop_below(self._process.pid)
 
     def resume(self) -> None:
         """Let the role and everything that it started run on."""
         if self._process is not None and not self._ended.done():
-            continue_below(self._process.pid)
+            continue_below(self._process.pid, self._stopped)
 
     def wait(self, timeout_s: float) -> ProcessExit | None:
         """Return how the role ended, or ``None`` if it still runs after ``timeout_s``."""
