@@ -27,6 +27,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options that all of these benchmarks have."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--model", default="NVIDIA H*", help="glob on the GPU's product name")
+    made.add_argument("--uuid", help="only this board")
     made.add_argument("--lock", help="images lock, where the image was adopted into another one")
     made.add_argument("--environment", help="without Docker: auto, or the path of a Python environment")
     made.add_argument(
@@ -38,7 +39,8 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 def head(name: str, arguments: argparse.Namespace) -> str:
     """First lines of a matrix: single precision, on GPUs of one model, of Hopper's compute capability."""
-    gpu = f'{{ name = "gpu", model = "{arguments.model}", compute_capability = "9.0" }}'
+    board = f', uuid = "{arguments.uuid}"' if arguments.uuid else ""
+    gpu = f'{{ name = "gpu", model = "{arguments.model}", compute_capability = "9.0"{board} }}'
     environment = f'{{ name = "here", environment = "{arguments.environment}" }}'
     toolchain = environment if arguments.environment else IMAGE
     return f'name = "{name}"\ndtypes = ["fp32"]\ngpus = [{gpu}]\ntoolchains = [{toolchain}]\n'
