@@ -498,6 +498,18 @@ def test_trace_keeps_kernels_and_whose_they_are(judged, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize("first", [[], [("void at::fill()", 1, 10)]])
+def test_a_trace_that_misses_the_own_kernel_is_repeated(judged, monkeypatch, first):
+    traces = iter([first, [("mine", 1, 30)], []])
+    monkeypatch.setattr(
+        "kernel_matrix.inside.worker.service.trace", lambda function, _platform: (function(), next(traces))
+    )
+    (outcome,) = judged(
+        candidate("pass"), own_kernels=("mine",), require_own_kernel=True, protocol=UNTIMED, workloads=WORKLOADS[:1]
+    )
+    assert [kernel.name for kernel in outcome.desk.kernels] == ["mine"]
+
+
 def test_launches_of_the_others_are_counted_once_per_workload(judged, monkeypatch):
     counts = iter((1, 2))
 
