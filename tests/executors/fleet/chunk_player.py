@@ -14,6 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from kernel_matrix.executors.fleet.sent_files import SentFiles
 from kernel_matrix.model.enums import Status
 from kernel_matrix.results.store import RecordStore
 from tests.results.factory import HOST, failed_record, make_record
@@ -28,7 +29,9 @@ def play(order: str, ids: list[str], out: Path) -> int:  # noqa: C901  # one bra
     sys.stdout.flush()
     if order == "fails":
         return 3
-    if order == "refuses":
+    if order == "serves":
+        serve(SentFiles(out), store)
+    if order in {"refuses", "serves"}:
         return 0
     if order == "writes_garbage":
         store.records.mkdir()
@@ -55,6 +58,15 @@ def play(order: str, ids: list[str], out: Path) -> int:  # noqa: C901  # one bra
     for id_ in ids[:1] if order == "records_one" else ids:
         store.save(make_record(id_, run_id=out.name))
     return 0
+
+
+def serve(files: SentFiles, store: RecordStore) -> None:
+    """Record what is sent, until nothing more is."""
+    while not files.is_last:
+        for id_, _request in files.take():
+            store.save(make_record(id_))
+            files.tell_ended(id_)
+        time.sleep(0.05)
 
 
 def main(orders: Path, spec: Path) -> int:

@@ -32,6 +32,8 @@ _MOST_IN_JOB: Final = 1000
 _MOST_FRUITLESS: Final = 3
 """Jobs in a row without a record until a kind of GPU rests: something is wrong there, whatever is sent."""
 _REST_S: Final = 600.0
+_REST_UNBEGUN_S: Final = 30.0
+"""After a job that never began: somebody has cancelled it, or its site does not start jobs now."""
 _PARTING_JOB_S: Final = 600.0
 """Time before a job's limit at which it is sent nothing more."""
 _log = logging.getLogger(__name__)
@@ -202,14 +204,15 @@ class FleetOpenRun:
             return
         why = job.chunk.reason or "it ended by itself"
         _log.warning("%s: a job has ended with %d cells: %s\n%s", slot, len(left), why, job.chunk.log_tail)
+        if not job.chunk.has_begun:
+            self._rests_until_s[slot] = time.monotonic() + _REST_UNBEGUN_S
+            return
         if not job.chunk.has_records:
             self._fruitless[slot] += 1
             if self._fruitless[slot] >= _MOST_FRUITLESS:
                 self._rests_until_s[slot] = time.monotonic() + _REST_S
                 _log.error("%s: %d jobs in a row without a record; it rests for %.0f s", slot, _MOST_FRUITLESS, _REST_S)
-        if not job.chunk.has_begun:
-            self._waiting.extendleft(reversed(left))
-        elif len(left) == 1:
+        if len(left) == 1:
             yield RunEvent(happening=EventKind.CELL_SKIPPED, cell=left[0].cell, text=f"its job was lost: {why}")
         else:
             self._suspects.extend(left)
