@@ -4,6 +4,7 @@
 
     python benchmarks/cheats.py                                              # on the CPU, as processes
     python benchmarks/cheats.py --without-namespaces                         # as on a machine that refuses them
+    python benchmarks/cheats.py --service                                    # sent to a service
     python benchmarks/cheats.py --device cuda --sandbox docker --lock images/images.lock
     python benchmarks/cheats.py --device cuda --only 'd15_*' --only 'control_*'
 
@@ -24,9 +25,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # the cheats lie beside the tests, which are no package that is installed
 
 from tests.cheats.collection import CONTROL, Cheat, cheats  # noqa: E402  # as above
-from tests.cheats.night import Ended, Night, Stand, on_gpu, spend  # noqa: E402  # as above
+from tests.cheats.night import Ended, Night, Stand, on_gpu, spend, spend_in_service  # noqa: E402  # as above
 
 WANTED_S = 10.0
+ENDED = (0, 143)  # a service ends by SIGTERM
 WITHOUT_NAMESPACES = ROOT / "tests" / "sim" / "launch_without_namespaces.py"
 
 
@@ -34,13 +36,13 @@ def main() -> int:
     """Run and print one row per cheat."""
     arguments = read_arguments()
     chosen = [cheat for cheat in cheats(arguments.device) if is_wanted(cheat, arguments.only)]
-    night = spend(chosen, stand(arguments))
+    night = (spend_in_service if arguments.service else spend)(chosen, stand(arguments))
     print(night.stderr, end="")
     print(f"{'class':8} {'cheat':42} {'status':20} {'s':>6}  what stopped it, and the evidence")
     missed = sum([tell(cheat, night) for cheat in chosen])
     left = ", ".join(night.leftovers) or "nothing"
     print(f"{len(chosen)} cheats and controls, {missed} not as wanted; left behind: {left}")
-    return int(missed > 0 or night.code != 0)
+    return int(missed > 0 or night.code not in ENDED)
 
 
 def read_arguments() -> argparse.Namespace:
@@ -48,6 +50,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--sandbox", choices=("docker", "unpacked", "process"), default="process")
     parser.add_argument("--without-namespaces", action="store_true", help="confine processes by Landlock and a filter")
+    parser.add_argument("--service", action="store_true", help="send them to `kernel-matrix serve`")
     parser.add_argument("--lock", type=Path, help="images lock, for sandboxes with images")
     parser.add_argument("--toolchain", default="cu130", help="name of the image, for sandboxes with images on a GPU")
     parser.add_argument("--cuda", default="13.0", help="its CUDA version")

@@ -113,6 +113,22 @@ def test_first_origin_is_recorded_and_changes_no_answer(field, options):
     assert pairs.select("kind", "relation").rows() == [("error_correction", "parent")]
 
 
+def test_declared_language_is_judged_by_and_is_other_work(field, options):
+    text = source(field, "honest")
+    with serving(options, port=0) as address:
+        plain, triton = *submit(address, text), *submit(address, text, language="triton")
+        answers = ended(address, [plain, triton])
+        wanted = {"problem": "tiny", "source": text, "suffix": ".cu", "language": "triton"}
+        refused = requests.post(f"{address}/evaluations", json=wanted, timeout=30).json()["error"]
+    assert [answers[id_]["status"] for id_ in (plain, triton)] == ["passed", "no_own_kernel"]
+    assert refused["what"].endswith(".cu cannot be triton; allowed: cuda, hip")
+    languages = {one["cell"]["candidate"]: one["cell"]["language"] for one in field.records()}
+    assert languages == {
+        f"tiny/{source_name(text, '.py')}": "torch",
+        f"tiny/{source_name(text, '.py', 'triton')}": "triton",
+    }
+
+
 def test_metrics_count_what_has_ended(field, options):
     text_string_to_metric_families = pytest.importorskip("prometheus_client.parser").text_string_to_metric_families
     with serving(options, port=0) as address:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,10 +17,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from kernel_matrix.client.http_clients import Client
 from kernel_matrix.model.enums import Fault, Regime, Role, Status, Verdict
 from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.results.judged import judge, times_of
 from tests.cheats.collection import HERE, PROBLEMS, Cheat
+from tests.pipes import Program, read_line
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "cheats"
@@ -232,6 +235,24 @@ def spend(cheats: Sequence[Cheat], stand: Stand) -> Night:
     return Night(ran.returncode, ran.stderr, ended, leftovers)
 
 
+def spend_in_service(cheats: Sequence[Cheat], stand: Stand) -> Night:
+    """Send them to a service, all at once, and read the records that its answers name."""
+    with staged(cheats, stand) as folder:
+        command = (sys.executable, *stand.program, "serve", "--port", "0", "--sandbox", stand.sandbox)
+        with Program(command, cwd=folder, env=_environment(folder)) as service:
+            with Client(read_line(service).split()[1].rstrip(";")) as client:
+                sent = [client.submit(**_request(cheat)).id for cheat in cheats]
+                answers = {one.id: one.result for one in client.wait(sent, timeout_s=1500)}
+            service.send_signal(signal.SIGTERM)
+            _, stderr = service.communicate()
+        ended = {}
+        for cheat, id_ in zip(cheats, sent, strict=True):
+            record = folder / "results" / NAME / "records" / f"{answers[id_].record}.json"
+            ended[cheat.candidate] = Ended(cheat, json.loads(record.read_text()))
+        leftovers = sorted(path.name for path in (folder / "scratch").iterdir())
+    return Night(service.returncode, stderr, ended, leftovers)
+
+
 def _environment(folder: Path) -> dict[str, str]:
     own = {"TMPDIR": "scratch", "KERNEL_MATRIX_LOCK_DIR": "locks", "KERNEL_MATRIX_CACHE_DIR": "cache"}
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -240,9 +261,16 @@ def _environment(folder: Path) -> dict[str, str]:
 
 def _place(cheat: Cheat, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    source = with_internals(cheat.path.read_text(encoding="utf-8"))
-    (folder / cheat.path.name).write_text(source, encoding="utf-8")
+    (folder / cheat.path.name).write_text(_source(cheat), encoding="utf-8")
     (folder / cheat.path.with_suffix(".toml").name).write_text(f'language = "{cheat.language.value}"\n')
+
+
+def _request(cheat: Cheat) -> dict[str, str]:
+    return {"problem": cheat.problem, "source": _source(cheat), "language": cheat.language.value}
+
+
+def _source(cheat: Cheat) -> str:
+    return with_internals(cheat.path.read_text(encoding="utf-8"))
 
 
 def with_internals(source: str) -> str:

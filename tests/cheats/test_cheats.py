@@ -15,7 +15,7 @@ from kernel_matrix.model.enums import Fault, Status
 from kernel_matrix.sandboxes.process import ProcessSandbox
 from kernel_matrix.sandboxes.system_call_filter import make_filter
 from tests.cheats.collection import CLASSES, CONTROL, GROUPS, NOT_EXPRESSED, cheats, read
-from tests.cheats.night import ROOT, Ended, Stand, on_gpu, spend, staged, with_internals
+from tests.cheats.night import ROOT, Ended, Stand, on_gpu, spend, spend_in_service, staged, with_internals
 
 LAUNCH = ROOT / "tests" / "sim" / "launch_preloaded.py"
 LAUNCH_WITHOUT_NAMESPACES = ROOT / "tests" / "sim" / "launch_without_namespaces.py"
@@ -133,6 +133,20 @@ def test_no_daemon_is_reached_without_namespaces():
         daemon.listen()
         night = spend([cheat], Stand(sandbox="process", program=(str(LAUNCH_WITHOUT_NAMESPACES),)))
     assert night.ended[cheat.candidate].wrong() == ""
+
+
+IN_A_SERVICE = ("a05_*", "b09_*", "b14_*", "c03_*", "d15_*", "control_p*")
+"""Some of each group; benchmarks/cheats.py --service sends all of them."""
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(600)
+def test_none_pays_in_a_service():
+    chosen = [cheat for cheat in ON_CPU if any(cheat.path.match(f"{glob}.py") for glob in IN_A_SERVICE)]
+    assert {cheat.group for cheat in chosen} == set(GROUPS.values())
+    night = spend_in_service(chosen, Stand(sandbox="process"))
+    assert {name: ended.wrong() for name, ended in night.ended.items() if ended.wrong()} == {}
+    assert night.leftovers == []
 
 
 @pytest.fixture(scope="module")

@@ -51,6 +51,8 @@ class SentCandidate:
     source: str
     suffix: str = ".py"
     """``.py`` for a module with ``ModelNew``, ``.cu`` or ``.cpp`` for native code."""
+    language: str = ""
+    """Language that it must have a kernel in; empty: whatever its source shows."""
     dtype: str = ""
     gpu: str = ""
     toolchain: str = ""
@@ -231,16 +233,16 @@ class CandidateJudge(ABC):
         """Keep a source under a name made of its content, and return its file."""
         if sent.suffix not in SUFFIXES:
             raise UsageError(f"no candidate is a {sent.suffix} file", next_step=f"choose one of {', '.join(SUFFIXES)}")
-        name = source_name(sent.source, sent.suffix)
+        name = source_name(sent.source, sent.suffix, sent.language)
         file = self._sources / name / problem_id / f"{name}{sent.suffix}"
         with _keeping():
             if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 replace_file(file, sent.source)
             side = file.with_suffix(".toml")
-            if sent.origin and not side.exists():
+            if (sent.origin or sent.language) and not side.exists():
                 with suppress(FileExistsError):  # of a request at the same time
-                    publish_file(side, side_file_text(Origin(**sent.origin)))
+                    publish_file(side, side_file_text(Origin(**(sent.origin or {})), sent.language))
         return file
 
 

@@ -100,8 +100,7 @@ class CandidateFiles:
             wall_s=line.latency_s,
         )
         # The source shows no language where there is no code.
-        head = "" if attempt.candidate is not None else f'language = "{self._language.value}"\n\n'
-        return head + side_file_text(origin)
+        return side_file_text(origin, "" if attempt.candidate is not None else self._language.value)
 
 
 def _write(path: Path, text: str) -> None:

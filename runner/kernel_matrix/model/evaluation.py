@@ -17,9 +17,9 @@ WORKLOAD_COLUMNS = (
 _NAME_LENGTH = 16
 
 
-def source_name(source: str, suffix: str = "") -> str:
-    """Return the name that a service gives to a source: equal for equal ones."""
-    return hashlib.sha256((suffix + source).encode()).hexdigest()[:_NAME_LENGTH]
+def source_name(source: str, suffix: str = "", language: str = "") -> str:
+    """Return the name that a service gives to a source: equal for equal ones of the same declared language."""
+    return hashlib.sha256((suffix + language + source).encode()).hexdigest()[:_NAME_LENGTH]
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,9 @@ class CandidateOrigin(BaseModel):
     round: _Count = None
     parent: Annotated[
         str | None,
-        Field(max_length=300, description="16 hex digits: SHA-256 of suffix and source of the candidate before."),
+        Field(
+            max_length=300, description="16 hex digits: SHA-256 of suffix, sent language and source of the one before."
+        ),
     ] = None
     prompt: _Name = None
     prompt_sha256: Annotated[str | None, Field(pattern="^[0-9a-f]{64}$")] = None
@@ -86,6 +88,10 @@ class EvaluationRequest(BaseModel):
     ] = ""
     source: Annotated[str, Field(min_length=1, max_length=MOST_SOURCE, description="The candidate's source.")]
     suffix: Annotated[Literal[".py", ".cu", ".cpp"], Field(description=".py for a module with ModelNew.")] = ".py"
+    language: Annotated[
+        Literal["", "triton", "cuda", "torch", "cute_dsl", "tilelang", "hip"],
+        Field(description="What it must have a kernel in; empty: whatever its source shows."),
+    ] = ""
     dtype: Annotated[str, Field(max_length=30, description="One of the matrix's dtypes.")] = ""
     gpu: Annotated[str, Field(max_length=100, description="Name of a GPU of the matrix.")] = ""
     toolchain: Annotated[str, Field(max_length=100, description="Name of a toolchain of the matrix.")] = ""

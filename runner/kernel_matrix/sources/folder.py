@@ -248,12 +248,13 @@ def read_candidate(path: Path, problem_id: str) -> Candidate:
     )
 
 
-def side_file_text(origin: Origin) -> str:
-    """Return the side file of a candidate that says where it came from."""
+def side_file_text(origin: Origin, language: str = "") -> str:
+    """Return the side file of a candidate that says where it came from, and perhaps its language."""
     known = {key: value for key, value in asdict(origin).items() if value is not None}
     # A text of JSON is one of TOML too, unless it has escapes of characters beyond 16 bits, or U+007F as it is.
     rows = (f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in known.items())
-    return "\n".join(["[origin]", *rows, ""]).replace("\x7f", "\\u007f")
+    head = [f'language = "{language}"', ""] if language else []
+    return "\n".join([*head, "[origin]", *rows, ""]).replace("\x7f", "\\u007f")
 
 
 def _python_fields(source: bytes, values: Mapping[str, Any]) -> dict[str, Any]:
