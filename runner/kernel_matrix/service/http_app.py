@@ -22,6 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernel_matrix.errors import KernelMatrixError, UsageError
+from kernel_matrix.model.enums import Language
 from kernel_matrix.model.fields import INT64
 from kernel_matrix.service.clients import RequestLimit, Tokens, TooManyRequestsError, UnknownClientError
 from kernel_matrix.service.evaluation_queue import (
@@ -45,6 +46,7 @@ _RETRY_FULL_S: Final = 10.0
 _MOST_FAULTS: Final = 10
 
 
+_LANGUAGES = f"^(|{'|'.join(one.value for one in Language)})$"
 _Name = Annotated[str | None, Field(max_length=300)]
 _Count = Annotated[int | None, Field(ge=0, le=INT64)]
 _Amount = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
@@ -89,8 +91,7 @@ class EvaluationRequest(BaseModel):
     source: Annotated[str, Field(min_length=1, max_length=MOST_SOURCE, description="The candidate's source.")]
     suffix: Annotated[Literal[".py", ".cu", ".cpp"], Field(description=".py for a module with ModelNew.")] = ".py"
     language: Annotated[
-        Literal["", "triton", "cuda", "torch", "cute_dsl", "tilelang", "hip"],
-        Field(description="What it must have a kernel in; empty: whatever its source shows."),
+        str, Field(pattern=_LANGUAGES, description="What it must have a kernel in; empty: whatever its source shows.")
     ] = ""
     dtype: Annotated[str, Field(max_length=30, description="One of the matrix's dtypes.")] = ""
     gpu: Annotated[str, Field(max_length=100, description="Name of a GPU of the matrix.")] = ""
