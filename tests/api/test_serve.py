@@ -122,6 +122,7 @@ def test_declared_language_is_judged_by_and_is_other_work(field, options):
         refused = requests.post(f"{address}/evaluations", json=wanted, timeout=30).json()["error"]
         unknown = requests.post(f"{address}/evaluations", json={**wanted, "language": 'c"'}, timeout=30)
     assert unknown.status_code == 422
+    assert source_name("S", ".py", "triton") != source_name("tritonS", ".py")
     assert [answers[id_]["status"] for id_ in (plain, triton)] == ["passed", "no_own_kernel"]
     assert refused["what"].endswith(".cu cannot be triton; allowed: cuda, hip")
     languages = {one["cell"]["candidate"]: one["cell"]["language"] for one in field.records()}

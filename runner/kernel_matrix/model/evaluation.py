@@ -19,7 +19,8 @@ _NAME_LENGTH = 16
 
 def source_name(source: str, suffix: str = "", language: str = "") -> str:
     """Return the name that a service gives to a source: equal for equal ones of the same declared language."""
-    return hashlib.sha256((suffix + language + source).encode()).hexdigest()[:_NAME_LENGTH]
+    # A suffix begins with a point, and a language with a letter, so no source can pass for another one of another kind.
+    return hashlib.sha256((language + suffix + source).encode()).hexdigest()[:_NAME_LENGTH]
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,7 @@ class SupervisedProcess:
         """Let the role and everything that it started run on."""
         if self._process is not None and not self._ended.done():
             continue_below(self._process.pid, self._stopped)
+            self._stopped = None
 
     def wait(self, timeout_s: float) -> ProcessExit | None:
         """Return how the role ended, or ``None`` if it still runs after ``timeout_s``."""

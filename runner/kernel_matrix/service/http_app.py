@@ -64,7 +64,7 @@ class CandidateOrigin(BaseModel):
     parent: Annotated[
         str | None,
         Field(
-            max_length=300, description="16 hex digits: SHA-256 of suffix, sent language and source of the one before."
+            max_length=300, description="16 hex digits: SHA-256 of sent language, suffix and source of the one before."
         ),
     ] = None
     prompt: _Name = None

@@ -204,7 +204,7 @@ class FleetOpenRun:
             return
         why = job.chunk.reason or "it ended by itself"
         _log.warning("%s: a job has ended with %d cells: %s\n%s", slot, len(left), why, job.chunk.log_tail)
-        if not job.chunk.has_begun:
+        if not job.chunk.has_begun:  # and so was sent nothing
             self._rests_until_s[slot] = time.monotonic() + _REST_UNBEGUN_S
             return
         if not job.chunk.has_records:
