@@ -250,7 +250,8 @@ def spend_in_service(cheats: Sequence[Cheat], stand: Stand) -> Night:
             record = folder / "results" / NAME / "records" / f"{answers[id_].record}.json"
             ended[cheat.candidate] = Ended(cheat, json.loads(record.read_text()))
         leftovers = sorted(path.name for path in (folder / "scratch").iterdir())
-    return Night(service.returncode, stderr, ended, leftovers)
+    by_signal = service.returncode == 128 + signal.SIGTERM  # that of above, which is how a service ends
+    return Night(0 if by_signal else service.returncode, stderr, ended, leftovers)
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -16,6 +16,7 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional
 
+_TORCH_VERSION = "torch/version.py"
 _VERSION = re.compile(r"\d+(\.\d+)+")
 
 
@@ -29,8 +30,6 @@ def describe() -> Dict[str, Any]:
         name = distribution.metadata["Name"]
         if name:
             found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), distribution)
-    torch_version = _torch_version_file(found.get("torch"))
-    stamps.update(stamps_of(torch_version))
     return {
         "prefix": sys.prefix,
         "executable": sys.executable,
@@ -39,7 +38,7 @@ def describe() -> Dict[str, Any]:
         "distributions": {name: one.version for name, one in found.items()},
         "files_sha256": {name: _recorded_files(one) for name, one in found.items()},
         "conda_packages": sorted(path.stem for path in Path(sys.prefix, "conda-meta").glob("*.json")),
-        "torch_builds": _torch_builds(torch_version),
+        "torch_builds": _torch_builds(found.get("torch")),
         # Empty if a distribution has no files of its own, so that a change could be missed.
         "stamps": stamps if all(hasattr(one, "_path") for one in found.values()) else {},
     }
@@ -68,9 +67,10 @@ def _search_path_files() -> List[str]:
 
 
 def _metadata_files(distribution: Distribution) -> List[str]:
-    """Return the files that are read of a distribution."""
+    """Return the files that are read of a distribution, and the one about PyTorch's build if that lies beside it."""
     folder = str(getattr(distribution, "_path", ""))  # there is no public name for it
-    return [folder, *(str(Path(folder, name)) for name in ("RECORD", "METADATA"))]
+    metadata = [str(Path(folder, name)) for name in ("RECORD", "METADATA")]
+    return [folder, *metadata, str(distribution.locate_file(_TORCH_VERSION))]
 
 
 def python_folders() -> List[str]:
@@ -89,16 +89,13 @@ def _recorded_files(distribution: Distribution) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _torch_version_file(torch: Optional[Distribution]) -> List[str]:
-    """Return the path of PyTorch's file about its build, if it is installed."""
-    return [] if torch is None else [str(torch.locate_file("torch/version.py"))]
-
-
-def _torch_builds(version_file: List[str]) -> Dict[str, str]:
+def _torch_builds(torch: Optional[Distribution]) -> Dict[str, str]:
     """Return toolkit → version for the toolkits that PyTorch was built for; its file says None for the others."""
-    files = [Path(file) for file in version_file if Path(file).is_file()]
+    file = None if torch is None else Path(str(torch.locate_file(_TORCH_VERSION)))
+    if file is None or not file.is_file():
+        return {}
     found = {}
-    for node in [node for file in files for node in ast.parse(file.read_text(encoding="utf-8")).body]:
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         value = getattr(node, "value", None)
         text = value.value if isinstance(value, ast.Constant) else None

@@ -53,7 +53,7 @@ _Amount = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
 
 
 class CandidateOrigin(BaseModel):
-    """Where a candidate came from, as far as it is known. It is kept with the source, and changes no answer."""
+    """Origin of a candidate, as far as it is known. It is kept with the source, and changes no answer."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

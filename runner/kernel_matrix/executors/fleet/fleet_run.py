@@ -162,7 +162,11 @@ class FleetSites:
             self._troubles.pop(key, None)
 
     def look(self, site: SiteRun) -> SiteNews | None:
-        """Take home what a site has; None if it does not answer, which is told by :meth:`news`."""
+        """Copy new records of a site to the store, and return its news.
+
+        Returns:
+            None if the site does not answer; then :meth:`news` has a message about that.
+        """
         try:
             found = site.look()
         except EngineError as error:
