@@ -1,5 +1,6 @@
 """Two groups of kernels, paired by problem."""
 
+import polars as pl
 import pytest
 from scipy import stats
 
@@ -21,8 +22,8 @@ def answer(*rows, by=()):
     return found
 
 
-def only(*rows, **options):
-    found = answer(*rows, **options).table
+def only(*rows, equal="samples", **options):
+    found = answer(*rows, **options).table.filter(pl.col("equal") == equal)
     assert found.height == 1, found
     return found.row(0, named=True)
 
@@ -58,6 +59,37 @@ def test_both_have_the_same_number_of_samples():
 def test_rounds_of_one_sample_are_one_sample():
     rounds = [kernel("p", "x", speedup=n == 2, candidate=f"p/x-{n}", origin_round=n) for n in (1, 2)]
     assert only(*rounds, kernel("p", "y"))["solved_a"] == 1
+
+
+def spent(problem, method, usd, **columns):
+    tokens = {"origin_tokens_in": int(usd * 1000), "origin_tokens_out": 0}
+    return kernel(problem, method, origin_cost_usd=usd, **tokens, **columns)
+
+
+def rounds_against_samples(*, dearer=1.0):
+    """One sample that is right in its third round, against three samples of which the second is right."""
+    rounds = [spent("p", "x", 1.0, speedup=2.0 * (n == 2), candidate=f"p/x-{n}", origin_round=n) for n in range(3)]
+    return rounds + [spent("p", "y", dearer, speedup=1.0 * (n == 1), sample=n) for n in range(3)]
+
+
+def test_rounds_and_samples_are_compared_for_the_same_money():
+    rows = rounds_against_samples()
+    assert (only(*rows)["solved_a"], only(*rows)["solved_b"]) == (1, 0)  # the first sample of each
+    for unit in ("usd", "tokens"):
+        found = only(*rows, equal=unit)
+        assert (found["solved_a"], found["solved_b"], found["ratio"]) == (1, 1, pytest.approx(2.0))
+
+
+def test_what_is_dearer_is_had_less_of():
+    found = only(*rounds_against_samples(dearer=2.0), equal="usd")  # one of y for three of x
+    assert (found["solved_a"], found["solved_b"]) == (1, 0)
+
+
+def test_problems_with_an_unknown_cost_are_left_out_for_money():
+    rows = [spent("p", "x", 1.0), spent("p", "y", 1.0), spent("q", "x", 1.0), kernel("q", "y")]
+    assert only(*rows)["problems"] == 2
+    assert only(*rows, equal="usd")["problems"] == 1
+    assert answer(*rows[2:]).table["equal"].to_list() == ["samples"]
 
 
 def test_problem_is_solved_if_it_is_in_every_place_of_both():

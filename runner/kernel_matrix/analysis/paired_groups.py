@@ -1,6 +1,7 @@
 """A/B comparisons of two groups of kernels, such as two methods or prompts, problem by problem.
 
-Each problem is its own control. On each, both groups have the same number of samples: the fewest that either has.
+Each problem is its own control. On each, both groups have as much as the one that has less: samples, and where costs
+are known US dollars and tokens, for which kernels are bought by round, then by sample.
 Whether a group solves more problems is tested by McNemar's test in its exact form (*Note on the sampling error of the
 difference between correlated proportions or percentages*, Psychometrika 12, 1947): only problems that one group solves
 alone count, and each group is as likely to be that one. Speed is compared over problems that both solve.
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from kernel_matrix.analysis.generated_kernels import ANSWERS, PLACE, generated_kernels
+from kernel_matrix.analysis.generated_kernels import ANSWERS, PLACE, SPENT, generated_kernels
 from kernel_matrix.analysis.overall import sign_test
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.slices import columns_of
@@ -25,6 +26,8 @@ from kernel_matrix.measure.intervals import log_interval
 _COMPARED: Final = ("method", "model", "prompt", "language", "round")
 """Slices whose values are compared."""
 _SIDES: Final = ("a", "b")
+SAMPLES: Final = "samples"
+"""Value of ``equal`` in rows whose groups have the same number of samples."""
 
 
 def ab(tables: Tables, request: QuestionOptions) -> list[Answer]:
@@ -45,11 +48,12 @@ def ab(tables: Tables, request: QuestionOptions) -> list[Answer]:
     parts = sorted(kernels.partition_by(slices, as_dict=True).items(), key=str) if slices else [((), kernels)]
     values = kernels[column].unique().sort()
     rows = [
-        {**dict(zip(within, map(str, part), strict=True)), "a": str(one), "b": str(other), **_compared(*sides)}
+        {**dict(zip(within, map(str, part), strict=True)), "a": str(one), "b": str(other), **compared}
         for part, of_part in parts
         for one, other in combinations(values, 2)
         if (sides := [of_part.filter(pl.col(column) == it) for it in (one, other)])
         and not any(side.is_empty() for side in sides)
+        for compared in _compared_at_equal(*sides)
     ]
     return [
         Answer(
@@ -62,11 +66,27 @@ def ab(tables: Tables, request: QuestionOptions) -> list[Answer]:
     ]
 
 
+def _compared_at_equal(a: pl.DataFrame, b: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """Compare two groups for equal samples, and for each unit in which costs are known."""
+    numbers = pl.col("sample").rank("dense").over(PLACE).cast(pl.Float64)
+    yield {"equal": SAMPLES, **_compared(*(side.with_columns(bought=numbers) for side in (a, b)))}
+    for unit in SPENT:
+        found = _compared(*(_bought(side, unit) for side in (a, b)))
+        if found["problems"]:
+            yield {"equal": unit, **found}
+
+
+def _bought(side: pl.DataFrame, unit: str) -> pl.DataFrame:
+    """Add what was spent up to each kernel, in the places where that is known of all of them."""
+    known = pl.col(unit).is_not_null().all() & (pl.col(unit).sum() > 0)
+    return side.filter(known.over(PLACE)).with_columns(bought=pl.col(unit).cum_sum().over(PLACE))
+
+
 def _compared(a: pl.DataFrame, b: pl.DataFrame) -> dict[str, Any]:
-    """Compare two groups over the places that both have."""
-    counts = [side.group_by(PLACE).agg(pl.col("sample").n_unique().alias("samples")) for side in (a, b)]
-    places = counts[0].join(counts[1], on=PLACE, nulls_equal=True)
-    places = places.select(*PLACE, fewest=pl.min_horizontal("samples", "samples_right"))
+    """Compare two groups over the places that both have, with kernels ``bought`` for as much as both have spent."""
+    spent = [side.group_by(PLACE).agg(pl.col("bought").max()) for side in (a, b)]
+    places = spent[0].join(spent[1], on=PLACE, nulls_equal=True)
+    places = places.select(*PLACE, least=pl.min_horizontal("bought", "bought_right"))
     one, other = (_best(side, places) for side in (a, b))
     problems = (
         one.join(other, on=PLACE, suffix="_b", nulls_equal=True)
@@ -88,12 +108,10 @@ def _compared(a: pl.DataFrame, b: pl.DataFrame) -> dict[str, Any]:
 
 
 def _best(side: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
-    """Make one row per place: whether one of its first samples is correct, and the logarithm of the best speed-up."""
-    numbered = side.join(places, on=PLACE, nulls_equal=True).with_columns(
-        number=pl.col("sample").rank("dense").over(PLACE)
-    )
+    """Make one row per place: whether one of its first kernels is correct, and the logarithm of the best speed-up."""
     return (
-        numbered.filter(pl.col("number") <= pl.col("fewest"))
+        side.join(places, on=PLACE, nulls_equal=True)
+        .filter(pl.col("bought") <= pl.col("least"))
         .group_by(PLACE)
         .agg(pl.col("passed").any().alias("solved"), pl.col("ratio").max().log().alias("log"))
     )
@@ -122,7 +140,7 @@ def _notes(values: int, name: str, rows: int) -> Iterator[str]:
 
 
 _SCHEMA: Final[dict[str, pl.DataType]] = {
-    **dict.fromkeys(_SIDES, pl.String()),
+    **dict.fromkeys((*_SIDES, "equal"), pl.String()),
     "problems": pl.Int64(),
     **dict.fromkeys(("solved_a", "solved_b"), pl.Float64()),
     **dict.fromkeys(("only_a", "only_b"), pl.Int64()),
@@ -133,15 +151,18 @@ _SCHEMA: Final[dict[str, pl.DataType]] = {
 _MEANINGS: Final = {
     "a": "the one value",
     "b": "the other value",
-    "problems": "problems that both have kernels for, in the same dtype, GPU and toolchain",
-    "solved_a": "share of them that `a` solves: one of its first k samples is correct, with k the fewest samples that"
-    " either has there; in every dtype, GPU and toolchain that both have",
+    "equal": "what both have the same of, on each problem as much as the one that has less: `samples`, or `usd` or"
+    " `tokens`, for which kernels are bought by round, then by sample",
+    "problems": "problems that both have kernels for, in the same dtype, GPU and toolchain; of known cost for `usd` and"
+    " `tokens`",
+    "solved_a": "share of them that `a` solves: one of these kernels is correct; in every dtype, GPU and toolchain that"
+    " both have",
     "solved_b": "the same for `b`",
     "only_a": "problems that `a` solves and `b` does not",
     "only_b": "problems that `b` solves and `a` does not",
     "solved_p": "p of no difference, two-sided: McNemar's exact test on `only_a` and `only_b` (Psychometrika 12, 1947)",
     "both": "problems that both solve, with a speed-up",
-    "ratio": "geometric mean over them of the best speed-up of `a` ÷ that of `b`, each among those k samples",
+    "ratio": "geometric mean over them of the best speed-up of `a` ÷ that of `b`, each among these kernels",
     "ratio_low": "lower end of its 95 % interval, from the differences between problems; one problem has none",
     "ratio_high": "upper end",
     "speed_p": "p of no difference, two-sided: sign test over these problems",

@@ -115,20 +115,27 @@ def _rounds(rounds: pl.DataFrame) -> Html:
 
 def _comparisons(ab: pl.DataFrame) -> Html:
     solved = ("problems", "a solves", "b solves", "only a", "only b", "p (solves)")
-    head = ("a", "b", *solved, "speed a ÷ b", "95 % interval", "p (speed)")
+    head = ("a", "b", "with equal", *solved, "speed a ÷ b", "95 % interval", "p (speed)")
     body = [_compared(row) for row in ab.head(_MOST_ROWS).iter_rows(named=True)]
     note = (
-        "Each problem is its own control, with as many samples of a as of b, whatever their rounds cost: at equal"
-        " spending compare the plots. p (solves): McNemar's exact test. p (speed), of problems that both solve: sign"
+        "Each problem is its own control, on which a and b have equally many samples, or, where costs are known, have"
+        " spent as much. p (solves): McNemar's exact test. p (speed), of problems that both solve: sign"
         " test." + _more(ab.height, "the page Answers, ab")
     )
-    return _titled("Method against method", head, body, note, texts=head[:2])
+    return _titled("Method against method", head, body, note, texts=head[:3])
 
 
 def _compared(row: Mapping[str, Any]) -> tuple[str, ...]:
     interval = DASH if row["ratio_low"] is None else f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}"
     return (
-        *(row["a"], row["b"], f"{row['problems']:,}", rate(row["solved_a"]), rate(row["solved_b"])),
+        *(
+            row["a"],
+            row["b"],
+            SPENT.get(row["equal"], row["equal"]),
+            f"{row['problems']:,}",
+            rate(row["solved_a"]),
+            rate(row["solved_b"]),
+        ),
         *(f"{row['only_a']:,}", f"{row['only_b']:,}", _chance(row["solved_p"])),
         *(times(row["ratio"]), interval, _chance(row["speed_p"])),
     )
