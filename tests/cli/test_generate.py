@@ -40,7 +40,8 @@ def answers(field):
 
 def words(server, *more):
     sized = ("--samples", "2", "--rounds", "2", "--concurrency", "2")
-    return ("generate", "--model", "tester", "--base-url", server.url, "--sandbox", "process", *sized, *more)
+    sandbox = () if "--judge" in more else ("--sandbox", "process")
+    return ("generate", "--model", "tester", "--base-url", server.url, *sandbox, *sized, *more)
 
 
 def ledger(field):
@@ -174,13 +175,15 @@ def test_printed_prompt_is_the_one_that_is_sent(field, answers):
         (("--budget-usd", "1"), 2, "the price of tester is unknown"),
         (("--base-url", "host"), 2, "--base-url host is no address"),
         (("--judge", "host"), 2, "the service's address cannot be used: 'host'"),
+        (("--judge", "http://localhost", "--sandbox", "process"), 2, "--sandbox is about this host, and --judge"),
+        (("--judge", "http://localhost", "--lock", "absent.lock"), 2, "--lock is about this host, and --judge"),
         (("--model", ""), 2, "no model, or no endpoint, is named"),
         (("--recorded", "problems"), 2, "problems has no recorded answer"),
     ],
 )
 def test_mistake_is_told_and_nothing_is_sent(field, answers, more, code, what):
     with serving(field.root, *answers) as server:
-        done = field.call(*words(server), *more)
+        done = field.call(*words(server, *more))
     assert (done.returncode, server.requests) == (code, [])
     assert done.stderr.startswith("error: ")
     assert what in done.stderr

@@ -145,6 +145,11 @@ def generate(
     settings = options.settings
     if not settings.model or not (options.base_url or options.recorded):
         raise UsageError("no model, or no endpoint, is named", next_step="give --model NAME and --base-url URL")
+    if options.judge and (options.sandbox != AUTO or options.lock is not None):
+        given = "--lock" if options.sandbox == AUTO else "--sandbox"
+        raise UsageError(
+            f"{given} is about this host, and --judge judges nothing here", next_step="leave one of them out"
+        )
     matrix = load_matrix(options.matrix)
     targets = _targets(matrix, options)
     if settings.price is None:
