@@ -12,7 +12,7 @@ import pytest
 from kernel_matrix.attempt.buildcache import CACHE_VARIABLE, BuildCache, BuildKey, default_cache
 from kernel_matrix.inside.wire import KernelCode
 
-KERNEL = KernelCode("scale", 90, 8, 0, 4, 256, 16, "ab" * 32)
+KERNEL = KernelCode("scale", "9.0", 8, 0, 4, 256, 16, "ab" * 32)
 RECIPE = BuildKey(source=b"x = 1", arch="9.0a", toolchain="sha256:1", build_version="c0de", order=b"{}")
 
 

@@ -218,7 +218,7 @@ from pathlib import Path
 Path(os.environ["KERNEL_MATRIX_PTXAS_LOG"]).write_text("ptxas info    : Used 8 registers")
 """
 
-KERNEL = KernelCode("scale", 90, 8, 0, 4, 256, 16, "ab" * 32)
+KERNEL = KernelCode("scale", "9.0", 8, 0, 4, 256, 16, "ab" * 32)
 
 
 def test_what_the_compiler_remarked_is_kept(build):

@@ -28,7 +28,7 @@ from tests.attempt.stage import FIRST, cannot_start, connected, hands_over
 
 H200 = Gpu(platform="cuda", uuid="GPU-1", name="NVIDIA H200", compute_capability="9.0")
 A100 = Gpu(platform="cuda", uuid="GPU-2", name="NVIDIA A100", compute_capability="8.0")
-KERNEL = KernelCode("softmax_kernel", 90, 16, 0, 0, 32, 0, "ab" * 32)
+KERNEL = KernelCode("softmax_kernel", "9.0", 16, 0, 0, 32, 0, "ab" * 32)
 
 
 @pytest.fixture

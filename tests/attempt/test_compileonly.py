@@ -109,6 +109,7 @@ def test_a_kernel_for_a_gpu_that_is_not_here(compiled: Callable[..., AttemptResu
     # 1000 is a multiple of 8 and 999 is not: two forms, two machine codes
     assert len({kernel.sha256 for kernel in build.kernels}) == len(build.kernels) <= 2
     assert {(k.name, k.arch, k.launchable, k.reason) for k in build.kernels} == {("scale_kernel", 90, True, "")}
+    assert {(k.threads, k.matrix_instructions, k.occupancy) for k in build.kernels} == {(128, (), 1.0)}
     assert record.host.code is not None
     assert record.host.code.lines == len([line for line in SOURCE.splitlines() if line.strip()])
     assert not build.cached

@@ -40,6 +40,7 @@ KINDS = {
     "the host's memory, in words of C++": (RuntimeError("std::bad_alloc"), CallFailure.MEMORY),
     "syntax": (SyntaxError("invalid"), CallFailure.COMPILE),
     "indentation": (IndentationError("unexpected"), CallFailure.COMPILE),
+    "a pass of Triton": (RuntimeError("PassManager::run failed"), CallFailure.COMPILE),
     "an extension": (RuntimeError("Error building extension 'x': [1/2] nvcc"), CallFailure.COMPILE),
     "Triton": (raised("CompilationError", "triton.compiler.errors"), CallFailure.COMPILE),
     "Triton, another one": (raised("UnsupportedLanguageConstruct", "triton.compiler.errors"), CallFailure.COMPILE),

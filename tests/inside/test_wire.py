@@ -445,16 +445,21 @@ def test_chunks_to_call_on_cross_in_their_order(chunks):
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 SEEN = st.tuples(NAMES, st.integers(0, 2**32 - 1), st.integers(0, MAX_DEVICE_NS))
 SIZES = st.integers(0, 2**32 - 1)
+PROPERTY = st.integers(0, 2**31 - 1)
 CODE = st.builds(
     KernelCode,
     name=NAMES,
-    arch=st.integers(0, 2**16 - 1),
-    registers=SIZES,
+    compute_capability=st.sampled_from(["9.0", "12.0", "gfx942", "gfx90a"]),
+    registers=PROPERTY,
     spill_store_bytes=SIZES,
     spill_load_bytes=SIZES,
     shared_bytes=SIZES,
     stack_bytes=SIZES,
     sha256=st.binary(min_size=32, max_size=32).map(bytes.hex),
+    scalar_registers=st.none() | PROPERTY,
+    accumulator_registers=st.none() | PROPERTY,
+    threads=st.none() | PROPERTY,
+    matrix_instructions=st.none() | st.lists(st.sampled_from(["mma", "wgmma", "mfma"]), max_size=3).map(tuple),
 )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import kernel_matrix
 
 PACKAGE = Path(kernel_matrix.__file__).parent
-VENDOR = re.compile(r"cuda|nvml|nvidia|cupti|\bsm_\d", re.IGNORECASE)
+VENDOR = re.compile(r"cuda|nvml|nvidia|cupti|\bsm_\d|rocm|amd_?smi|amdgcn|\bamd\b|\bhip|\bgfx\d", re.IGNORECASE)
 
 EXCEPTIONS = {
     "reads or adapts sources that are written in CUDA, or results of programs that measure them": (
@@ -22,7 +22,7 @@ EXCEPTIONS = {
         *("sources/native/adapter.py", "sources/native/candidate.py", "sources/reference_module.py"),
         *("sources/table.py", "inside/native_extension.py", "analysis/audit/harness.py"),
     ),
-    "a Python package that candidates import": ("inside/exception_kinds.py",),
+    "a Python package": ("inside/exception_kinds.py", "environments/__init__.py"),
     "CUDA C++ as a candidate's language": (
         *("attempt/contestants.py", "attempt/role_specs.py", "model/enums.py", "plan/cost.py"),
         *("analysis/source_code.py",),
@@ -33,7 +33,9 @@ EXCEPTIONS = {
         *("report/cell_choice.py", "report/overview.py", "results/record.py", "model/messages.py"),
         *("platforms/__init__.py", "inside/environment.py", "inside/peak_measurement.py"),
     ),
-    "an interface that torch has under this name on every kind of GPU": ("inside/input_generation.py",),
+    "an interface that torch has under this name on every kind of GPU": (
+        *("inside/input_generation.py", "inside/build/triton_ahead.py"),
+    ),
     "the version of a toolchain that matrix files give under this name": ("matrix/__init__.py", "plan/cell_id.py"),
     "the variable in which Ray names a job's GPUs": ("executors/engines/ray_jobs.py",),
     "the registry": ("platforms/registry.py",),
@@ -51,7 +53,7 @@ def test_only_its_platform_and_the_exceptions_name_a_vendor():
 def naming_a_vendor() -> dict[str, list[str]]:
     """Module outside the vendor's platform → the words with which it names the vendor, where it does."""
     found = (path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("*.py")))
-    outside = [path for path in found if not path.startswith("platforms/cuda/")]
+    outside = [path for path in found if not path.startswith(("platforms/cuda/", "platforms/rocm/"))]
     return {path: words for path in outside if (words := sorted(set(vendor_words(path))))}
 
 

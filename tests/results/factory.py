@@ -74,6 +74,10 @@ ADDED_LATER = {
     "SessionReport": {"clock_probes", "anchors", "kernels", "launches", "health", "earlier_cells"},
     "IsolationInfo": {"memory_limit"},
     "RunInfo": {"clocks_ahead_s"},
+    "CompiledKernelInfo": {
+        *("compute_capability", "scalar_registers", "accumulator_registers"),
+        *("threads", "matrix_instructions", "occupancy"),
+    },
     "HostRecord": {
         *("device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health"),
         *("build", "findings", "code", "environment"),

@@ -64,6 +64,7 @@ QUESTIONS: Registry[Ask] = Registry(
         "variance": "kernel_matrix.analysis.variance:variance",
         "attribution": "kernel_matrix.analysis.attribution:attribution",
         "code": "kernel_matrix.analysis.source_code:code",
+        "builds": "kernel_matrix.analysis.builds:builds",
         "budgets": "kernel_matrix.analysis.budgets:budgets",
         "ab": "kernel_matrix.analysis.paired_groups:ab",
         "drift": "kernel_matrix.analysis.changepoints:drift",

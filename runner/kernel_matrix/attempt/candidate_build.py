@@ -140,5 +140,12 @@ def _describe_build(
 
 
 def _kernel(platform: Platform, kernel: KernelCode) -> CompiledKernelInfo:
-    why = platform.launch_failure_reason(arch=kernel.arch, registers=kernel.registers, shared_bytes=kernel.shared_bytes)
-    return CompiledKernelInfo(**asdict(kernel), launchable=not why, reason=why)
+    why = platform.launch_failure_reason(kernel)
+    number = kernel.compute_capability.replace(".", "")
+    return CompiledKernelInfo(
+        **asdict(kernel),
+        arch=int(number) if number.isdigit() else None,
+        launchable=not why,
+        reason=why,
+        occupancy=platform.occupancy(kernel),
+    )

@@ -29,6 +29,7 @@ ABOUT: Final = {
     "variance": "where a time's noise comes from, and how many sessions a wanted precision needs",
     "attribution": "how much of correctness and speed-up category, method, GPU, toolchain and dtype explain",
     "code": "how large and complex sources are, and whether that goes with correctness and speed",
+    "builds": "what compilers made of candidates on every kind of GPU: registers, spills, instructions, occupancy",
     "budgets": "what share of problems each method solves for the same dollars and tokens",
     "ab": "which of two methods, models or languages is better, problem by problem",
     "drift": "when times changed over many nights, and what changed with them",

@@ -26,6 +26,8 @@ _DEVICE_MEMORY = re.compile(r"(_ERROR| error|\]).{0,20}out.of.memory", re.IGNORE
 _HOST_MEMORY = re.compile(
     r"can't allocate memory|cannot allocate memory|(?<!OutOf)MemoryError|bad_alloc|not enough memory", re.IGNORECASE
 )
+# Messages of ``load_inline`` and of a pass of Triton's compiler, which have no exception of their own.
+_COMPILERS = ("Error building extension", "PassManager::run failed")
 _NOT_FOUND = re.compile(r"ModuleNotFoundError: No module named '(?P<name>\w+)'\Z")
 
 
@@ -37,7 +39,7 @@ def classify(error: BaseException) -> CallFailure:
         return CallFailure.MEMORY
     if _DEVICE_MEMORY.search(str(error)) or tells_of_host_memory(str(error)):
         return CallFailure.MEMORY
-    if isinstance(error, SyntaxError) or "Error building extension" in str(error):
+    if isinstance(error, SyntaxError) or any(text in str(error) for text in _COMPILERS):
         return CallFailure.COMPILE
     # Triton's interpreter raises its own error for source that the compiler would reject on a GPU.
     if name in ("CompilationError", "InterpreterError", "PTXASError") or module.startswith("triton.compiler"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import socket
 import struct
 import time
@@ -159,8 +160,8 @@ class KernelCode:
     """Properties of one kernel, compiled for one architecture."""
 
     name: str
-    arch: int
-    """Compute capability × 10: 90 for ``sm_90`` and ``sm_90a``."""
+    compute_capability: str
+    """``9.0`` for ``sm_90`` and ``sm_90a``, or a name such as ``gfx942``."""
     registers: int
     """Registers per thread."""
     spill_store_bytes: int
@@ -170,6 +171,14 @@ class KernelCode:
     stack_bytes: int
     sha256: str
     """Digest of the machine code, 64 hex digits; equal code has an equal digest for every toolchain."""
+    scalar_registers: Optional[int] = None
+    """Registers per warp; None for a device that has none of its own for them."""
+    accumulator_registers: Optional[int] = None
+    """Of ``registers``, those that only matrix instructions use; None for a device that does not tell them apart."""
+    threads: Optional[int] = None
+    """Threads per block; None if it is not known at compile time."""
+    matrix_instructions: Optional[Tuple[str, ...]] = None
+    """Families of instructions for matrix products that the kernel uses, sorted; None if its assembly is not known."""
 
 
 @dataclass(frozen=True)
@@ -565,7 +574,15 @@ def unpack_outputs(payload: bytes) -> OutputsClaim:
 
 _COUNT = struct.Struct("<H")
 _TRACED = struct.Struct("<HIQ")
-_CODE = struct.Struct("<HHIIIII32s")
+_CODE = struct.Struct("<HHiIIIIiii32s")
+_UNKNOWN = -1
+"""Number for a property that is not known."""
+_NOT_READ = "-"
+"""Word in place of instructions where the assembly is not known."""
+_CODE_WORDS = re.compile(r"(?P<of>[a-z0-9.]{1,16})(?P<uses>(?: [a-z0-9_]{1,16}){0,8}| -)", re.ASCII)
+"""Compute capability, and what the kernel uses."""
+_MAX_WORDS = 16 + 8 * 17
+"""Most bytes of these."""
 
 
 def pack_traced(kernels: Sequence[Tuple[str, int, int]]) -> bytes:
@@ -593,10 +610,14 @@ def pack_code(kernels: Sequence[KernelCode]) -> bytes:
     """Return the payload of ``CODE``, with the first ``MAX_KERNELS`` kernels."""
     parts = [_COUNT.pack(len(kernels[:MAX_KERNELS]))]
     for kernel in kernels[:MAX_KERNELS]:
-        text = _name_bytes(kernel.name)
+        uses = (_NOT_READ,) if kernel.matrix_instructions is None else kernel.matrix_instructions
+        name, words = _name_bytes(kernel.name), " ".join((kernel.compute_capability, *uses)).encode()
         sizes = (kernel.registers, kernel.spill_store_bytes, kernel.spill_load_bytes)
         memory = (kernel.shared_bytes, kernel.stack_bytes)
-        parts += [_CODE.pack(len(text), kernel.arch, *sizes, *memory, bytes.fromhex(kernel.sha256)), text]
+        unknown = (kernel.scalar_registers, kernel.accumulator_registers, kernel.threads)
+        numbers = (*sizes, *memory, *(_UNKNOWN if number is None else number for number in unknown))
+        lengths = (len(name) + len(words), len(words))
+        parts += [_CODE.pack(*lengths, *numbers, bytes.fromhex(kernel.sha256)), name, words]
     return b"".join(parts)
 
 
@@ -606,18 +627,42 @@ def unpack_code(payload: bytes) -> List[KernelCode]:
     Raises:
         WireError: For a payload that :func:`pack_code` cannot make.
     """
-    return [
-        KernelCode(name, arch, registers, stores, loads, shared, stack, digest.hex())
-        for name, (arch, registers, stores, loads, shared, stack, digest) in _unpack_named(payload, _CODE)
-    ]
+    return [_kernel_code(text, rest) for text, rest in _unpack_named(payload, _CODE, most=MAX_NAME + _MAX_WORDS)]
+
+
+def _kernel_code(text: str, rest: Tuple[Any, ...]) -> KernelCode:
+    """Return a kernel's properties from its name with the words behind it, and from its numbers."""
+    end, registers, stores, loads, shared, stack, scalar, accumulator, threads, digest = rest
+    name = text[: len(text) - end]
+    words = _CODE_WORDS.fullmatch(text, len(name))
+    if words is None or end > len(text) or registers < 0 or min(scalar, accumulator, threads) < _UNKNOWN:
+        raise WireError("the properties of a kernel are malformed")
+    uses = tuple(words["uses"].split())
+    return KernelCode(
+        name=name,
+        compute_capability=words["of"],
+        registers=registers,
+        spill_store_bytes=stores,
+        spill_load_bytes=loads,
+        shared_bytes=shared,
+        stack_bytes=stack,
+        sha256=digest.hex(),
+        scalar_registers=None if scalar == _UNKNOWN else scalar,
+        accumulator_registers=None if accumulator == _UNKNOWN else accumulator,
+        threads=None if threads == _UNKNOWN else threads,
+        matrix_instructions=None if uses == (_NOT_READ,) else uses,
+    )
 
 
 def _name_bytes(name: str) -> bytes:
     return name.encode("utf-8", "replace")[:MAX_NAME].decode("utf-8", "ignore").encode()
 
 
-def _unpack_named(payload: bytes, layout: struct.Struct) -> List[Tuple[str, Tuple[Any, ...]]]:
-    """Return (name, other fields) of each entry of a counted list; an entry starts with its name's length."""
+def _unpack_named(payload: bytes, layout: struct.Struct, most: int = MAX_NAME) -> List[Tuple[str, Tuple[Any, ...]]]:
+    """Return (text, other fields) of each entry of a counted list.
+
+    An entry starts with the length of its text, at most ``most`` bytes, which follows it.
+    """
     try:
         (count,), offset = _COUNT.unpack_from(payload), _COUNT.size
         if count > MAX_KERNELS:
@@ -627,7 +672,7 @@ def _unpack_named(payload: bytes, layout: struct.Struct) -> List[Tuple[str, Tupl
             length, *rest = layout.unpack_from(payload, offset)
             offset += layout.size
             text = payload[offset : offset + length]
-            if length > MAX_NAME or len(text) != length:
+            if length > most or len(text) != length:
                 raise WireError("the name of a kernel is too long, or cut off")
             offset += length
             found.append((text.decode("utf-8"), tuple(rest)))

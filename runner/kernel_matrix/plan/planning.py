@@ -243,7 +243,7 @@ def make_plan(
     unpaired = compile_only or _compiles_absent(matrix)
     spots = tuple(spot for spot in _spots(matrix, rules, skip_rules) if unpaired or _is_paired(spot))
     notes = (note for spot in spots if _is_paired(spot) for note in skip_rules.notes(spot.target))
-    axes = (*_unpaired(matrix, host), *_mixed_axes(matrix, host))
+    axes = (*(() if compile_only else _unpaired(matrix, host)), *_mixed_axes(matrix, host))
     return Plan(
         matrix=matrix,
         selection=selection,

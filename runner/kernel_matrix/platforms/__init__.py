@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
+from kernel_matrix.inside.wire import KernelCode
 from kernel_matrix.model.enums import Dtype, Language, Status
 from kernel_matrix.platforms.check_result import CheckResult
 
@@ -290,13 +291,14 @@ class Platform(Protocol):
         """Return ``shared_bytes`` and ``multiprocessors`` of such a device, if they are known."""
         ...
 
-    def launch_failure_reason(self, *, arch: int, registers: int, shared_bytes: int) -> str:
-        """Return why a compiled kernel could not be launched; empty if no reason is known.
+    def launch_failure_reason(self, kernel: KernelCode) -> str:
+        """Return why a compiled kernel could not be launched; empty if no reason is known."""
+        ...
 
-        Args:
-            arch: compute capability × 10.
-            registers: registers per thread.
-            shared_bytes: shared memory per block.
+    def occupancy(self, kernel: KernelCode) -> float | None:
+        """Return the share of a multiprocessor's threads that a compiled kernel can occupy at most.
+
+        Registers, shared memory and the size of a block limit it. ``None`` if they, or the device, are not known.
         """
         ...
 

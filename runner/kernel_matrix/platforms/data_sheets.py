@@ -200,9 +200,19 @@ class DataSheet:
 
 
 @cache
+def _architectures() -> Mapping[str, Architecture]:
+    return {row["compute_capability"]: Architecture(**_frozen(row)) for row in _DOCUMENT["capabilities"]}
+
+
+def architecture_of(compute_capability: str) -> Architecture | None:
+    """Return what GPUs of a compute capability have in common; ``None`` if the table does not have it."""
+    return _architectures().get(compute_capability)
+
+
+@cache
 def all_sheets() -> tuple[DataSheet, ...]:
     """Return all data sheets in the order of the table: newest architecture first."""
-    architectures = {row["compute_capability"]: Architecture(**_frozen(row)) for row in _DOCUMENT["capabilities"]}
+    architectures = _architectures()
     products = (Product(**_frozen(row)) for row in _DOCUMENT["gpus"])
     return tuple(
         DataSheet(product=it, architecture=architectures[it.compute_capability], peak=peak_in_table(it.names[0]))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from kernel_matrix.inside.wire import KernelCode
 from kernel_matrix.model.enums import Language
 from kernel_matrix.platforms import ClockChoices, DeviceAccess, DeviceModes, Gpu, PlatformInventory
 from kernel_matrix.platforms.check_result import CheckResult
@@ -39,6 +40,7 @@ __all__ = [
     "launch_failure_reason",
     "local_compiler",
     "modes",
+    "occupancy",
     "opened",
     "process_access",
     "sanitizer_report",
@@ -118,9 +120,14 @@ def compile_limits(compute_capability: str | None) -> Mapping[str, int]:  # noqa
     return {}
 
 
-def launch_failure_reason(*, arch: int, registers: int, shared_bytes: int) -> str:  # noqa: ARG001  # part of the protocol
+def launch_failure_reason(kernel: KernelCode) -> str:  # noqa: ARG001  # part of the protocol
     """Return nothing: no limits are known."""
     return ""
+
+
+def occupancy(kernel: KernelCode) -> float | None:  # noqa: ARG001  # part of the protocol
+    """Return None: no limits are known."""
+    return None
 
 
 def compile_settings(gpu: Gpu) -> Mapping[str, str]:  # noqa: ARG001  # part of the protocol

@@ -56,7 +56,7 @@ def _inside_folder(platform: Platform) -> Path:
 PLATFORMS: Registry[Platform] = Registry(
     "platform",
     "kernel_matrix.platforms",
-    {"cpu": "kernel_matrix.platforms.cpu", "cuda": "kernel_matrix.platforms.cuda"},
+    {name: f"kernel_matrix.platforms.{name}" for name in ("cpu", "cuda", "rocm")},
     members=protocol_members(Platform),
     loader=_load,
 )

@@ -59,6 +59,9 @@ PHASES = ("build", "lease_wait", "start", "inside", "teardown", "overhead", "tot
 FAILS_HELD_OUT = "fails a shape that is held out"
 """All that those who write candidates are told of a failure in a held-out workload, beside status and stage."""
 
+COMPUTE_CAPABILITY = "^([0-9]{1,2}\\.[0-9]|[a-z][a-z0-9]{2,15})$"
+"""Version of a device's instruction set: ``9.0``, or a name such as ``gfx942``."""
+
 _HOSTS = ("cells", "hosts")
 _SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"], "maxLength": 65536}
 _SCALARS_SCHEMA = {"type": "array", "maxItems": 100_000, "items": _SCALAR_SCHEMA}
@@ -267,8 +270,8 @@ class CompiledKernelInfo:
 
     name: str
     """Name of the kernel."""
-    arch: Small
-    """Compute capability × 10."""
+    arch: Small | None
+    """Compute capability × 10; null where it is a name, as on AMD GPUs."""
     registers: Small
     """Registers per thread."""
     spill_store_bytes: Count
@@ -276,7 +279,7 @@ class CompiledKernelInfo:
     spill_load_bytes: Count
     """Bytes of registers read back from local memory."""
     shared_bytes: Count
-    """Static shared memory."""
+    """Shared memory of a block (AMD: the LDS of a workgroup) that is known at compile time."""
     stack_bytes: Count
     """Stack frame."""
     sha256: Digest
@@ -285,6 +288,22 @@ class CompiledKernelInfo:
     """`True` if a device of that architecture can launch it."""
     reason: Text
     """Reason why it cannot be launched on that architecture; empty if it can."""
+    compute_capability: Annotated[str | None, Pattern(COMPUTE_CAPABILITY), LATER] = None
+    """``9.0``, or a name such as ``gfx942``."""
+    scalar_registers: Annotated[Small | None, LATER] = None
+    """Registers per warp (AMD: SGPRs of a wavefront); null on devices without."""
+    accumulator_registers: Annotated[Small | None, LATER] = None
+    """Registers that only matrix instructions use (AMD: AGPRs), part of `registers`; null on devices without."""
+    threads: Annotated[Small | None, LATER] = None
+    """Threads per block; null if it is not known at compile time."""
+    matrix_instructions: Annotated[tuple[Annotated[str, Pattern("^[a-z0-9_]{1,16}$")], ...] | None, Items(8), LATER] = (
+        None
+    )
+    """Families of instructions for matrix products that it uses, such as `mma`, `wgmma`, `mfma`; null if its assembly
+    is not known, as with CUDA C++."""
+    occupancy: Annotated[Share | None, LATER] = None
+    """Share of a multiprocessor's threads that it can occupy at most, limited by registers, shared memory and the size
+    of a block; null if one of them is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,8 +316,8 @@ class BuildInfo:
     """`True`: nothing was compiled, because the cache had an artefact with the same key."""
     key: Annotated[Digest, Column("build_key")]
     """SHA-256 of everything that determines the artefact: source, flags, image, architecture."""
-    arch: Annotated[str, Pattern("^([0-9]{1,2}\\.[0-9][af]?)?$"), Column("build_arch")]
-    """``9.0a``; empty if no architecture was named."""
+    arch: Annotated[str, Pattern("^([0-9]{1,2}\\.[0-9][af]?|[a-z][a-z0-9]{2,15})?$"), Column("build_arch")]
+    """``9.0a`` or ``gfx942``; empty if no architecture was named."""
     artifact_sha256: Annotated[Digest | None, Column()]
     """Digest of the artefact."""
     kernels: Annotated[tuple[CompiledKernelInfo, ...], Items(1000)]

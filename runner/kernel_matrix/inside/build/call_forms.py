@@ -21,17 +21,11 @@ class CompileTarget:
     """A device to compile for."""
 
     arch: str
-    """Compute capability, ``9.0`` or ``9.0a``."""
+    """What the compiler is told: a compute capability (``9.0`` or ``9.0a``), or a name such as ``gfx942``."""
     shared_bytes: int = 99 << 10
     """Most shared memory that a block may have; given to a candidate that asks for it."""
     multiprocessors: int = 128
     """Number of SMs; given to a candidate that asks for it."""
-
-    @property
-    def number(self) -> int:
-        """Compute capability × 10."""
-        major, minor = self.arch.rstrip("af").split(".")
-        return 10 * int(major) + int(minor)
 
 
 @dataclass(frozen=True)

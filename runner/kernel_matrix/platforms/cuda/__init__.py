@@ -27,6 +27,7 @@ from kernel_matrix.platforms.cuda.toolchains import (
     language_skip_reason,
     launch_failure_reason,
     local_compiler,
+    occupancy,
     toolchain_gaps,
 )
 
@@ -96,6 +97,7 @@ __all__ = [
     "launch_failure_reason",
     "local_compiler",
     "modes",
+    "occupancy",
     "opened",
     "process_access",
     "processes",

@@ -9,10 +9,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from kernel_matrix.platforms.data_sheets import architecture_of
 from kernel_matrix.toml_text import parse_toml
 
 SMALLEST_BLOCK = 32
 """Threads of the smallest block that fills a warp."""
+
+_WARP = 32
+_PARTS = 4
+"""Parts of an SM, each with its own warps and registers."""
+_REGISTER_UNIT, _SHARED_UNIT = 256, 128
+"""Registers of a warp, and bytes of shared memory of a block, are allocated in multiples of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +49,18 @@ def limits_of(compute_capability: str) -> BlockLimits | None:
     return known_limits().get(compute_capability.rstrip("af"))
 
 
-def launch_failure_reason(*, arch: int, registers: int, shared_bytes: int, threads: int = SMALLEST_BLOCK) -> str:
+def launch_failure_reason(
+    compute_capability: str, *, registers: int, shared_bytes: int, threads: int = SMALLEST_BLOCK
+) -> str:
     """Return why a kernel could not be launched; empty if no reason is known.
 
     Args:
-        arch: compute capability × 10.
+        compute_capability: compute capability that it was compiled for.
         registers: registers per thread.
         shared_bytes: shared memory per block.
         threads: threads per block, if known.
     """
-    limits = limits_of(f"{arch // 10}.{arch % 10}")
+    limits = limits_of(compute_capability)
     if limits is None:
         return ""
     if shared_bytes > limits.shared_bytes:
@@ -65,3 +74,35 @@ def launch_failure_reason(*, arch: int, registers: int, shared_bytes: int, threa
             f"and compute capability {limits.compute_capability} has {limits.registers_per_block}"
         )
     return ""
+
+
+def occupancy(compute_capability: str, *, registers: int, shared_bytes: int, threads: int) -> float | None:
+    """Return the share of an SM's threads that a kernel can occupy at most, as the CUDA occupancy calculator does.
+
+    Args:
+        compute_capability: compute capability that it was compiled for.
+        registers: registers per thread.
+        shared_bytes: shared memory per block.
+        threads: threads per block, at least 1.
+
+    Returns:
+        The share, 0 for a block that does not fit; ``None`` if the compute capability is not known.
+    """
+    sm = architecture_of(compute_capability)
+    if sm is None:
+        return None
+    warps = -(-threads // _WARP)
+    blocks = [sm.threads_per_sm // (warps * _WARP)]
+    if sm.blocks_per_sm is not None:
+        blocks.append(sm.blocks_per_sm)
+    if registers:
+        per_part = sm.registers_per_sm // _PARTS // _up(registers * _WARP, _REGISTER_UNIT)
+        blocks.append(_PARTS * per_part // warps)
+    if needed := _up(shared_bytes + sm.reserved_bytes_per_block, _SHARED_UNIT):
+        blocks.append(sm.shared_bytes_per_sm // needed)
+    return min(blocks) * warps * _WARP / sm.threads_per_sm
+
+
+def _up(number: int, unit: int) -> int:
+    """Return the smallest multiple of ``unit`` that is not below ``number``."""
+    return -(-number // unit) * unit

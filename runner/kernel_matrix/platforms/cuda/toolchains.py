@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kernel_matrix.inside.platform import STAGED_VARIABLE
+from kernel_matrix.inside.wire import KernelCode
 from kernel_matrix.model.enums import Dtype, Language
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.cuda import block_limits
@@ -76,9 +77,26 @@ def compile_limits(compute_capability: str | None) -> Mapping[str, int]:
     return {} if limits is None else {"shared_bytes": limits.shared_bytes, "multiprocessors": limits.multiprocessors}
 
 
-def launch_failure_reason(*, arch: int, registers: int, shared_bytes: int) -> str:
+def launch_failure_reason(kernel: KernelCode) -> str:
     """Compare the needs of a block with the limits of the compute capability."""
-    return block_limits.launch_failure_reason(arch=arch, registers=registers, shared_bytes=shared_bytes)
+    return block_limits.launch_failure_reason(
+        kernel.compute_capability,
+        registers=kernel.registers,
+        shared_bytes=kernel.shared_bytes,
+        threads=kernel.threads or block_limits.SMALLEST_BLOCK,
+    )
+
+
+def occupancy(kernel: KernelCode) -> float | None:
+    """Compare the needs of a block with what a multiprocessor of the compute capability has."""
+    if kernel.threads is None:
+        return None
+    return block_limits.occupancy(
+        kernel.compute_capability,
+        registers=kernel.registers,
+        shared_bytes=kernel.shared_bytes,
+        threads=kernel.threads,
+    )
 
 
 def compile_settings(gpu: Gpu) -> Mapping[str, str]:

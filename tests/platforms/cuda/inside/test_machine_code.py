@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_matrix.platforms.cuda.inside.build.elf import read_elf
+from kernel_matrix.inside.build.elf import read_elf
 from kernel_matrix.platforms.cuda.inside.build.machine_code import cubins_of, demangled, kernels_in, kernels_of
 from kernel_matrix.platforms.cuda.inside.build.ptxas_log import Spills, spills_of
 
@@ -71,7 +71,9 @@ def test_registers_stack_and_shared_memory_match_the_assembler(arch, tmp_path):
     assert kernels["idle"].registers == int(told["idle"])
     assert "512 bytes smem" in log
     assert [kernels[name].shared_bytes for name in ("scale(float*, int)", "idle")] == [512, 0]
-    assert {(kernel.arch, kernel.stack_bytes) for kernel in kernels.values()} == {(arch, 0)}
+    assert {(kernel.compute_capability, kernel.stack_bytes) for kernel in kernels.values()} == {
+        (f"{arch // 10}.{arch % 10}", 0)
+    }
 
 
 def test_equal_code_has_equal_digests_and_other_code_another(tmp_path):

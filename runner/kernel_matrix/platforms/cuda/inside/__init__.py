@@ -243,6 +243,6 @@ def compile_ahead(
     source: Path, entry: str, forms: Sequence[CallForm], dtype: Dtype, target: CompileTarget
 ) -> CompiledAhead:
     """Compile Triton kernels under a fake driver that only knows its target."""
-    from kernel_matrix.platforms.cuda.inside.build.triton_aot import compile_ahead as compile_all
+    from kernel_matrix.platforms.cuda.inside.build.triton_target import compile_ahead as compile_all
 
     return compile_all(source, entry, forms, dtype, target)

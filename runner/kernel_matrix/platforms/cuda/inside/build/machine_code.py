@@ -10,15 +10,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import json
 import re
 import struct
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
+from kernel_matrix.inside.build.elf import MAGIC, Elf, Symbol, read_elf
+from kernel_matrix.inside.build.triton_cache import shared_at_launch
 from kernel_matrix.inside.wire import MAX_KERNELS, KernelCode
-from kernel_matrix.platforms.cuda.inside.build.elf import MAGIC, Elf, Symbol, read_elf
 from kernel_matrix.platforms.cuda.inside.build.ptxas_log import Spills, spills_of
 
 _FAT_MAGIC = 0xBA55ED50
@@ -42,6 +43,11 @@ _PAIR = 4
 _USED = re.compile(r"\.(?:text|nv\.global\.init|nv\.constant[1-9]\d*)(?:\.(?P<of>.*))?")
 """Names of sections with code or constants, and the function they belong to. Constant bank 0 holds arguments, which
 are not part of the kernel."""
+
+_THREADS = re.compile(r"\.(?:req|max)ntid (\d{1,4})\b")
+"""Threads of a block in PTX, at most the 1,024 that a device allows."""
+_MATRIX_INSTRUCTION = re.compile(r"\b(tcgen05|wgmma|wmma|mma)\.(?:mma|sp|sync)")
+"""Family of an instruction for matrix products, in PTX."""
 
 _RESERVED_FROM, _RESERVED_BYTES = 90, 1 << 10
 """Compute capability × 10 from which on a kernel's section of shared memory begins with bytes that the system reserves,
@@ -67,16 +73,20 @@ def kernels_in(folder: Path, log: str) -> List[KernelCode]:
 def _kernels_of_file(path: Path, spills: Mapping[Tuple[str, int], Spills]) -> List[KernelCode]:
     image = path.read_bytes()
     if path.suffix == ".cubin":
-        return list(kernels_of(image, spills, at_launch=_shared_at_launch(path)))
+        threads, uses = _read_ptx(path.with_suffix(".ptx"))
+        kernels = kernels_of(image, spills, at_launch=shared_at_launch(path))
+        return [replace(kernel, threads=threads, matrix_instructions=uses) for kernel in kernels]
     return [kernel for cubin in cubins_of(image) for kernel in kernels_of(cubin, spills)]
 
 
-def _shared_at_launch(cubin: Path) -> int:
-    """Return the bytes of shared memory that Triton launches a cubin with, from its metadata beside the cubin."""
+def _read_ptx(path: Path) -> Tuple[Optional[int], Optional[Tuple[str, ...]]]:
+    """Return threads per block and families of matrix instructions from the PTX that Triton keeps beside a cubin."""
     try:
-        return int(json.loads(cubin.with_suffix(".json").read_text(encoding="utf-8"))["shared"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None, None
+    threads = _THREADS.search(text)
+    return int(threads.group(1)) if threads else None, tuple(sorted(set(_MATRIX_INSTRUCTION.findall(text))))
 
 
 def cubins_of(library: bytes) -> Iterator[bytes]:
@@ -134,7 +144,7 @@ def kernels_of(cubin: bytes, spills: Mapping[Tuple[str, int], Spills], *, at_lau
             spilled = spills.get((symbol.name, arch), Spills())
             yield KernelCode(
                 name=demangled(symbol.name),
-                arch=arch,
+                compute_capability=f"{arch // 10}.{arch % 10}",
                 registers=registers.get(index, 0),
                 spill_store_bytes=spilled.store_bytes,
                 spill_load_bytes=spilled.load_bytes,

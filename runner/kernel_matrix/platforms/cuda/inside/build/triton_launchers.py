@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Set
 from unittest import mock
 
+from kernel_matrix.inside.build.triton_ahead import CompileLauncher
 from kernel_matrix.platforms.cuda.inside.libcuda import LIBRARY
-
-CompileLauncher = Callable[[Any], None]
-"""Function that compiles the launcher of a kernel that Triton has compiled."""
 
 _COMPILE_TIMEOUT_S = 60.0  # the stub compiles in milliseconds
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 import contextlib
 import os
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, Iterator, Sequence
+from typing import Any, Callable, ContextManager, Dict, Iterator, Mapping, Sequence, Tuple, Union
 from unittest import mock
 
 import torch
@@ -28,7 +29,6 @@ from kernel_matrix.inside.input_generation import PARAMETER_DTYPES, map_tensors
 from kernel_matrix.inside.source_module import import_file
 from kernel_matrix.inside.wire import CallFailure
 from kernel_matrix.model.enums import Dtype
-from kernel_matrix.platforms.cuda.inside.build.triton_launchers import CompileLauncher, compiled_ahead
 
 _DEVICES = ("cuda:0", "cpu")
 """Devices of the tensors without values, in the order in which they are tried.
@@ -40,28 +40,77 @@ torch does not ask a driver for the current device.
 STOPPED = "the model did not run to its end without values: "
 """Start of the reason why kernels may be missing."""
 
-_WARP = 32
+_REGISTERS = 65536
+"""32-bit registers of a multiprocessor, for candidates that ask for them."""
+
+CompileLauncher = Callable[[Any], None]
+"""Function that compiles the launcher of a kernel that Triton has compiled."""
 
 
-def compile_ahead(
-    source: Path, entry: str, forms: Sequence[CallForm], dtype: Dtype, target: CompileTarget
+@contextmanager
+def no_launchers() -> Iterator[CompileLauncher]:
+    """Yield a function that does nothing: the first launch compiles the launcher."""
+    yield lambda _kernel: None
+
+
+@dataclass(frozen=True)
+class TritonTarget:
+    """A kind of device as Triton and candidates see it."""
+
+    backend: str
+    """Name of Triton's backend."""
+    arch: Union[int, str]
+    """Architecture as the backend takes it."""
+    name: str
+    """Name of the device, for a candidate that asks for it."""
+    capability: Tuple[int, int]
+    """Version of the architecture, for a candidate that asks for it."""
+    warp_size: int
+    device: CompileTarget
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    """Further properties that torch reports of such a device."""
+    torch_versions: Mapping[str, Any] = field(default_factory=dict)
+    """Variables of ``torch.version`` that differ in the build of torch for such devices."""
+    launchers: Callable[[], ContextManager[CompileLauncher]] = no_launchers
+
+    def gpu_target(self) -> Any:
+        """Return the target as Triton's compiler takes it."""
+        from triton.backends.compiler import GPUTarget  # noqa: PLC0415  # only Triton's candidates need it
+
+        return GPUTarget(self.backend, self.arch, self.warp_size)
+
+
+def compile_for(
+    target: TritonTarget, source: Path, entry: str, forms: Sequence[CallForm], dtype: Dtype
 ) -> CompiledAhead:
     """Compile the kernels that calls of a candidate would compile on ``target``, into ``TRITON_CACHE_DIR``.
 
     Args:
+        target: device to compile for.
         source: file of the candidate.
         entry: name of its class.
         forms: arguments of its calls without values, from :func:`call_form`, one for each workload.
         dtype: dtype of the cell.
-        target: device to compile for.
 
     Raises:
         Exception: an error of the candidate's import, or of the compiler.
     """
-    with fake_driver(target):
-        entry_class = getattr(import_file(source, "candidate", {}), entry)
-        reasons = [_run_without_values(entry_class, form, dtype) for form in forms]
+    try:
+        with fake_driver(target):
+            entry_class = getattr(import_file(source, "candidate", {}), entry)
+            reasons = [_run_without_values(entry_class, form, dtype) for form in forms]
+    except Exception as error:
+        reasons = [_why_not_compiled(target) if classify(error) is CallFailure.COMPILE else ""]
+        if not any(reasons):
+            raise
     return CompiledAhead(next(filter(None, reasons), ""))
+
+
+def _why_not_compiled(target: TritonTarget) -> str:
+    """Return why no kernel at all can be compiled for ``target``; empty if one can."""
+    from kernel_matrix.inside.build.empty_kernel import why_not_compiled_for  # noqa: PLC0415  # brings triton
+
+    return why_not_compiled_for(target.gpu_target())
 
 
 def _run_without_values(entry: Callable[..., Any], form: CallForm, dtype: Dtype) -> str:
@@ -105,7 +154,7 @@ def _replace_tensors(model: torch.nn.Module, dtype: torch.dtype, device: str) ->
 
 
 @contextmanager
-def fake_driver(target: CompileTarget) -> Iterator[None]:
+def fake_driver(target: TritonTarget) -> Iterator[None]:
     """Make Triton compile for ``target`` and launch nothing, and ``torch.cuda`` report that device, in the context."""
     from triton.runtime import driver  # noqa: PLC0415  # only Triton's candidates need it
     from triton.runtime.autotuner import Autotuner  # noqa: PLC0415  # as above
@@ -115,9 +164,10 @@ def fake_driver(target: CompileTarget) -> Iterator[None]:
         undo.enter_context(mock.patch.dict(os.environ, {"TRITON_INTERPRET": "0"}))
         undo.enter_context(mock.patch.dict(vars(driver)))  # the variable with the active driver depends on the version
         driver.set_active(_driver(target))
-        compile_launcher = undo.enter_context(compiled_ahead())
+        compile_launcher = undo.enter_context(target.launchers())
         undo.enter_context(mock.patch.object(JITFunction, "run", _compiling_only(JITFunction.run, compile_launcher)))
         undo.enter_context(mock.patch.object(Autotuner, "run", _every_configuration))
+        undo.enter_context(mock.patch.dict(vars(torch.version), target.torch_versions))
         for name, function in _fake_cuda_functions(target).items():
             undo.enter_context(mock.patch.object(torch.cuda, name, function))
         for kind in (torch.Tensor, torch.nn.Module):
@@ -180,27 +230,27 @@ def _pointer(value: Any) -> Any:
     return map_tensors(value, _Pointer) if isinstance(value, (torch.Tensor, tuple, list)) else value
 
 
-def _driver(target: CompileTarget) -> Any:
-    from triton.backends.compiler import GPUTarget  # noqa: PLC0415  # only Triton's candidates need it
-
-    properties = {"max_shared_mem": target.shared_bytes, "multiprocessor_count": target.multiprocessors}
-    properties |= {
-        "max_num_regs": 65536,
-        "warpSize": _WARP,
+def _driver(target: TritonTarget) -> Any:
+    properties = {
+        "max_shared_mem": target.device.shared_bytes,
+        "multiprocessor_count": target.device.multiprocessors,
+        "max_num_regs": _REGISTERS,
+        "warpSize": target.warp_size,
         "sm_clock_rate": 1,
         "mem_clock_rate": 1,
         "mem_bus_width": 1,
+        "arch": target.name,
     }
     utils = SimpleNamespace(
         get_device_properties=lambda _device: dict(properties),
         load_binary=lambda *_arguments: (0, 0, 0, 0, 1024),
     )
     return SimpleNamespace(
-        get_current_target=lambda: GPUTarget("cuda", target.number, _WARP),
+        get_current_target=target.gpu_target,
         get_current_device=lambda: 0,
         set_current_device=lambda _device: None,
         get_current_stream=lambda _device=0: 0,
-        get_device_capability=lambda _device=0: divmod(target.number, 10),
+        get_device_capability=lambda _device=0: target.capability,
         get_active_torch_device=lambda: torch.device(_DEVICES[0]),
         get_device_interface=lambda: torch.cuda,
         get_benchmarker=lambda: lambda _call, **_options: [0.0, 0.0, 0.0],
@@ -209,18 +259,18 @@ def _driver(target: CompileTarget) -> Any:
     )
 
 
-def _fake_cuda_functions(target: CompileTarget) -> Dict[str, Any]:
+def _fake_cuda_functions(target: TritonTarget) -> Dict[str, Any]:
     """Return name → function of ``torch.cuda`` that reports the device that is not present."""
-    major, minor = divmod(target.number, 10)
     properties = SimpleNamespace(
-        name=f"sm_{target.number}",
-        major=major,
-        minor=minor,
-        multi_processor_count=target.multiprocessors,
-        shared_memory_per_block_optin=target.shared_bytes,
-        regs_per_multiprocessor=65536,
-        warp_size=_WARP,
+        name=target.name,
+        major=target.capability[0],
+        minor=target.capability[1],
+        multi_processor_count=target.device.multiprocessors,
+        shared_memory_per_block_optin=target.device.shared_bytes,
+        regs_per_multiprocessor=_REGISTERS,
+        warp_size=target.warp_size,
         total_memory=16 << 30,
+        **target.properties,
     )
     stream = SimpleNamespace(cuda_stream=0, synchronize=lambda: None)
     return {
@@ -231,6 +281,6 @@ def _fake_cuda_functions(target: CompileTarget) -> Dict[str, Any]:
         "synchronize": lambda _device=None: None,
         "current_stream": lambda _device=None: stream,
         "get_device_properties": lambda _device=None: properties,
-        "get_device_capability": lambda _device=None: (major, minor),
-        "get_device_name": lambda _device=None: properties.name,
+        "get_device_capability": lambda _device=None: target.capability,
+        "get_device_name": lambda _device=None: target.name,
     }

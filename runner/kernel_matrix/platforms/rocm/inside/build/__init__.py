@@ -1,0 +1,1 @@
+"""Compilers for AMD GPUs, and what they made."""

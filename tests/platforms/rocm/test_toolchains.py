@@ -1,0 +1,49 @@
+"""Which candidates can be compiled for AMD GPUs, and what is known of their kernels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kernel_matrix.inside.wire import KernelCode
+from kernel_matrix.model.enums import Dtype, Language
+from kernel_matrix.platforms.registry import get_platform, platform_name
+
+AMD = get_platform("rocm")
+KERNEL = KernelCode("scale", "gfx942", 64, 0, 0, 1024, 0, "ab" * 32, 20, 0, 256, ("mfma",))
+
+
+def test_the_vendor_is_another_name_of_the_platform() -> None:
+    assert platform_name("amd") == "rocm"
+
+
+@pytest.mark.parametrize("language", list(Language))
+def test_only_triton_is_compiled_without_a_device(language: Language) -> None:
+    assert AMD.compiles(language, {"torch": "2.13.0", "triton": "3.7.1"}) is (language is Language.TRITON)
+    assert not AMD.compiles(language, {"torch": "2.13.0"})
+
+
+def test_languages_of_another_vendor_are_refused() -> None:
+    assert AMD.language_skip_reason(Language.CUDA, "gfx942") == "CUDA C++ needs an NVIDIA GPU"
+    assert AMD.language_skip_reason(Language.TRITON, "gfx942") is None
+    assert AMD.dtype_skip_reason(Dtype.BF16, Language.TRITON, "gfx942") is None
+
+
+def test_a_device_that_is_not_there_is_described_by_its_name() -> None:
+    assert AMD.compile_target("gfx942") == "gfx942"
+    assert AMD.compile_limits("gfx942") == {"shared_bytes": 65536, "multiprocessors": 304}
+    assert AMD.compile_limits("gfx9999") == {}
+
+
+def test_kernels_are_compared_with_the_limits_of_their_architecture() -> None:
+    assert AMD.launch_failure_reason(KERNEL) == ""
+    assert "LDS" in AMD.launch_failure_reason(replace(KERNEL, shared_bytes=1 << 20))
+    assert AMD.occupancy(KERNEL) == 1.0
+    unknown = replace(KERNEL, compute_capability="gfx9999", shared_bytes=1 << 20)
+    assert (AMD.launch_failure_reason(unknown), AMD.occupancy(unknown)) == ("", None)
+    assert AMD.occupancy(replace(KERNEL, threads=None)) is None
+
+
+def test_no_device_is_used_yet() -> None:
+    assert AMD.inventory().gpus == ()
