@@ -43,7 +43,7 @@ def host(monkeypatch):
         reasons["unpacked"] = unpacked
         monkeypatch.setattr(survey_module, "open_sandbox", lambda name: Answers(name, reasons.get(name, "")))
         monkeypatch.setattr(survey_module, "_images", lambda *_, **__: images or {})
-        inventories = {"cpu": PlatformInventory(gpus=gpus), "nvidia": PlatformInventory(reason="no NVIDIA driver")}
+        inventories = {"cpu": PlatformInventory(gpus=gpus), "cuda": PlatformInventory(reason="no NVIDIA driver")}
         monkeypatch.setattr(survey_module, "host_inventory", lambda: inventories)
 
     return made
@@ -146,6 +146,11 @@ def test_why_devices_are_missing_is_kept(host, matrix):
     found = survey(matrix).inventory
     assert found.gpus == (CPU_DEVICE,)
     assert found.gpu_reason == "no NVIDIA driver"
+
+
+def test_devices_that_the_matrix_does_not_name_are_not_missed(host, matrix):
+    host()
+    assert survey(replace(matrix, gpus=(CPU,))).inventory.gpu_reason == ""
 
 
 def test_survey_reads_lock_beside_matrix_unless_another_is_named(host, matrix, monkeypatch):

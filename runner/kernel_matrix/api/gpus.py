@@ -58,7 +58,9 @@ def inventory() -> GpuInventory:
     """
     found = [one for name, one in host_inventory().items() if get_platform(name).IS_ACCELERATOR]
     gpus = tuple(gpu for one in found for gpu in one.gpus)
-    return GpuInventory(gpus, "; ".join(one.reason for one in found if one.reason))
+    # A host with GPUs of one vendor lacks none of another.
+    reasons = (one.reason for one in found if one.reason and (one.gpus or not gpus))
+    return GpuInventory(gpus, "; ".join(reasons))
 
 
 def find_gpus(which: str | None = None) -> tuple[Gpu, ...]:

@@ -122,9 +122,11 @@ def _survey_with(
         pinned = sandbox.uses_images
         images = _images(name, matrix, lock_path, allow_unpinned=allow_unpinned) if pinned else _environments(matrix)
     inventories = host_inventory()
+    asked = {gpu.platform for gpu in matrix.gpus}
+    missing = (found.reason for name, found in inventories.items() if name in asked)
     inventory = HostInventory(
         gpus=tuple(gpu for inventory in inventories.values() for gpu in inventory.gpus),
-        gpu_reason="; ".join(filter(None, (*(found.reason for found in inventories.values()), *PLATFORMS.faults()))),
+        gpu_reason="; ".join(filter(None, (*missing, *PLATFORMS.faults()))),
         sandbox=name,
         uses_images=sandbox.uses_images,
         sandbox_reason=sandbox_reason,

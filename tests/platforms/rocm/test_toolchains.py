@@ -46,4 +46,6 @@ def test_kernels_are_compared_with_the_limits_of_their_architecture() -> None:
 
 
 def test_no_device_is_used_yet() -> None:
-    assert AMD.inventory().gpus == ()
+    found = AMD.inventory()
+    assert found.gpus == ()
+    assert "AMD" in found.reason

@@ -30,8 +30,8 @@ _NOT_YET = "candidates are only compiled for AMD GPUs so far, so those of this h
 
 
 def inventory() -> PlatformInventory:
-    """Return no device, with the reason if this host has one."""
-    return PlatformInventory(reason=_NOT_YET if _DRIVER.exists() else "")
+    """Return no device: none is used yet."""
+    return PlatformInventory(reason=_NOT_YET if _DRIVER.exists() else f"AMD: no driver is loaded ({_DRIVER} is absent)")
 
 
 def processes(gpu: Gpu) -> Sequence[int]:  # noqa: ARG001  # part of the protocol

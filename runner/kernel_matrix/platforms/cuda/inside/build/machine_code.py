@@ -62,12 +62,15 @@ def kernels_in(folder: Path, log: str) -> List[KernelCode]:
         log: output of ``ptxas -v``; the spills of a kernel that it does not mention are 0.
     """
     spills = spills_of(log)
-    found: Dict[KernelCode, None] = {}
+    found: Dict[KernelCode, KernelCode] = {}  # without and with what only the assembly tells
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".so", ".cubin") and path.is_file():
             with suppress(ValueError, OSError):  # a file of another format has no kernels
-                found.update(dict.fromkeys(_kernels_of_file(path, spills)))
-    return list(found)[:MAX_KERNELS]
+                for kernel in _kernels_of_file(path, spills):
+                    same = replace(kernel, threads=None, matrix_instructions=None)
+                    if kernel != same or same not in found:
+                        found[same] = kernel
+    return list(found.values())[:MAX_KERNELS]
 
 
 def _kernels_of_file(path: Path, spills: Mapping[Tuple[str, int], Spills]) -> List[KernelCode]:
