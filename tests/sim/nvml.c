@@ -49,20 +49,16 @@
  * THE LOOKS, <world>.looks, get one byte for every time that the list of computing processes was asked for.
  */
 #define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/file.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
     SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15, VERSION_MISMATCH = 25
 };
-enum { HOST = -1, VALUE_SIZE = 4096, PATH_SIZE = 4096 };
+
+#define WORLD_VARIABLE "KERNEL_MATRIX_SIM_WORLD"
+#include "world.h"
+
 enum { CLOCK_GRAPHICS, CLOCK_SM, CLOCK_MEMORY, CLOCK_VIDEO, CLOCKS };
 enum { DOUBLE, UNSIGNED_INT, UNSIGNED_LONG, UNSIGNED_LONG_LONG };
 #define SYMBOLIC 0xffffff00u
@@ -97,145 +93,24 @@ typedef struct {
     union { double d; unsigned int ui; unsigned long long ull; } value;
 } nvmlFieldValue_t;
 
-static int opened; /* nvmlInit calls not yet undone by nvmlShutdown */
-
-/* The world. */
-
-static const char *world_path(void) {
-    const char *path = getenv("KERNEL_MATRIX_SIM_WORLD");
-    if (path) return path;
-    fprintf(stderr, "simulated NVML: KERNEL_MATRIX_SIM_WORLD is not set\n");
-    abort();
-}
-
-static void beside_world(const char *suffix, char path[PATH_SIZE]) {
-    snprintf(path, PATH_SIZE, "%s%s", world_path(), suffix);
-}
-
-static FILE *open_world(void) {
-    FILE *world = fopen(world_path(), "re");
-    if (world) return world;
-    fprintf(stderr, "simulated NVML: %s cannot be read\n", world_path());
-    abort();
-}
-
-/* Splits "key value…\n" in place; the value of a lone key is empty. */
-static char *split(char *line) {
-    line[strcspn(line, "\n")] = 0;
-    char *space = strchr(line, ' ');
-    if (!space) return line + strlen(line);
-    *space = 0;
-    return space + 1;
-}
-
-/* Copies what the world says under `key` of `device` (or HOST) into `value`; false when it says nothing. */
-static int find(int device, const char *key, char value[VALUE_SIZE]) {
-    FILE *world = open_world();
-    char line[VALUE_SIZE];
-    int section = HOST, found = 0;
-    while (!found && fgets(line, sizeof line, world)) {
-        const char *text = split(line);
-        if (!strcmp(line, "gpu")) section++;
-        found = section == device && !strcmp(line, key);
-        if (found) strcpy(value, text);
-    }
-    fclose(world);
-    return found;
-}
-
-static int flag(int device, const char *key) {
-    char value[VALUE_SIZE];
-    return find(device, key, value) && strcmp(value, "0");
-}
-
-static int count_devices(void) {
-    FILE *world = open_world();
-    char line[VALUE_SIZE];
-    int count = 0;
-    while (fgets(line, sizeof line, world)) {
-        split(line);
-        count += !strcmp(line, "gpu");
-    }
-    fclose(world);
-    return count;
-}
-
 static nvmlDevice_t to_handle(int device) { return (nvmlDevice_t)(size_t)(device + 1); }
 static int from_handle(nvmlDevice_t handle) { return (int)(size_t)handle - 1; }
 
-/* Reads a field as the driver would answer for it. */
-static nvmlReturn_t ask(int device, const char *key, char value[VALUE_SIZE]) {
-    if (!opened) return UNINITIALIZED;
-    if (device != HOST && find(device, "lost", value)) return atoi(value + 1);
-    if (find(device, key, value)) return value[0] == '!' ? atoi(value + 1) : SUCCESS;
-    return device == HOST || find(device, "uuid", value) ? NOT_SUPPORTED : GPU_IS_LOST;
-}
-
-static nvmlReturn_t ask_number(int device, const char *key, unsigned long long *number) {
-    char value[VALUE_SIZE];
-    nvmlReturn_t code = ask(device, key, value);
-    if (code == SUCCESS) *number = strtoull(value, NULL, 0);
-    return code;
-}
-
-static nvmlReturn_t ask_unsigned(int device, const char *key, unsigned int *number) {
-    unsigned long long wide = 0;
-    nvmlReturn_t code = ask_number(device, key, &wide);
-    if (code == SUCCESS) *number = (unsigned int)wide;
-    return code;
-}
-
-static nvmlReturn_t ask_pair(int device, const char *key, unsigned int *first, unsigned int *second) {
-    char value[VALUE_SIZE];
-    nvmlReturn_t code = ask(device, key, value);
-    if (code != SUCCESS) return code;
-    return sscanf(value, "%u %u", first, second) == 2 ? SUCCESS : INVALID_ARGUMENT;
-}
-
-static nvmlReturn_t ask_text(int device, const char *key, char *text, unsigned int length) {
-    char value[VALUE_SIZE];
-    nvmlReturn_t code = ask(device, key, value);
-    if (code != SUCCESS) return code;
-    if (strlen(value) >= length) return INSUFFICIENT_SIZE;
-    strcpy(text, value);
-    return SUCCESS;
-}
-
-static int lives(unsigned int pid) {
-    char path[64], state = 'Z';
-    snprintf(path, sizeof path, "/proc/%u/stat", pid);
-    FILE *stat = fopen(path, "re");
-    if (!stat) return 0;
-    if (fscanf(stat, "%*d (%*[^)]) %c", &state) != 1) state = 'Z';
-    fclose(stat);
-    return state != 'Z' && state != 'X';
-}
-
 /* nvml.h's two-step protocol: a buffer too small is told the size; success without a buffer means "nobody". */
 static nvmlReturn_t ask_processes(int device, const char *key, unsigned int *count, nvmlProcessInfo_t *infos) {
-    char value[VALUE_SIZE], *rest = value, *end;
+    char value[VALUE_SIZE], *rest = value;
     nvmlReturn_t code = ask(device, key, value);
     if (code != SUCCESS) return code;
     unsigned int room = infos ? *count : 0, found = 0;
-    for (;; rest = end) {
-        nvmlProcessInfo_t info = {.pid = (unsigned int)strtoul(rest, &end, 10)};
-        if (end == rest) break;
-        if (*end == ':') info.usedGpuMemory = strtoull(end + 1, &end, 10);
-        if (*end == '*' && end++ && !lives(info.pid)) continue;
+    for (nvmlProcessInfo_t info = {0}; next_process(&rest, &info.pid, &info.usedGpuMemory); found++)
         if (found < room) infos[found] = info;
-        found++;
-    }
     *count = found;
     return found > room ? INSUFFICIENT_SIZE : SUCCESS;
 }
 
 static nvmlReturn_t ask_compute_processes(int device, unsigned int *count, nvmlProcessInfo_t *infos) {
-    char path[PATH_SIZE];
     nvmlReturn_t code = ask_processes(device, "compute", count, infos);
-    beside_world(".looks", path);
-    int looks = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (looks < 0 || write(looks, "x", 1) != 1) abort();
-    close(looks);
+    note_look();
     return code;
 }
 
@@ -252,67 +127,6 @@ static nvmlReturn_t ask_list(int device, const char *key, unsigned int *count, u
     }
     *count = found;
     return found > room ? INSUFFICIENT_SIZE : SUCCESS;
-}
-
-/* The state. */
-
-/* Whether `line`, "uuid key values", is about this key of this device; `*values` is then its rest. */
-static int is_about(const char *line, const char *uuid, const char *key, const char **values) {
-    char start[VALUE_SIZE];
-    size_t length = (size_t)snprintf(start, sizeof start, "%s %s ", uuid, key);
-    *values = line + length;
-    return !strncmp(line, start, length);
-}
-
-static int find_state(int device, const char *key, char value[VALUE_SIZE]) {
-    char path[PATH_SIZE], uuid[VALUE_SIZE], line[VALUE_SIZE];
-    const char *values;
-    int found = 0;
-    beside_world(".state", path);
-    FILE *state = find(device, "uuid", uuid) ? fopen(path, "re") : NULL;
-    while (state && !found && fgets(line, sizeof line, state)) {
-        found = is_about(line, uuid, key, &values);
-        if (found) strcpy(value, values);
-    }
-    if (state) fclose(state);
-    return found;
-}
-
-/* Makes the state say `value` under `key`, or nothing (null): whole, or not at all if this program is killed. */
-static void change_state(int device, const char *key, const char *value) {
-    char lock_path[PATH_SIZE], path[PATH_SIZE], aside[PATH_SIZE], uuid[VALUE_SIZE], line[VALUE_SIZE];
-    const char *values;
-    beside_world(".lock", lock_path);
-    beside_world(".state", path);
-    beside_world(".state.new", aside);
-    int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    flock(lock, LOCK_EX);
-    FILE *before = fopen(path, "re"), *after = fopen(aside, "we");
-    if (lock < 0 || !after || !find(device, "uuid", uuid)) abort();
-    while (before && fgets(line, sizeof line, before))
-        if (!is_about(line, uuid, key, &values)) fputs(line, after);
-    if (value) fprintf(after, "%s %s %s\n", uuid, key, value);
-    if (before) fclose(before);
-    fclose(after);
-    rename(aside, path);
-    close(lock);
-}
-
-/* The log: one line per call that would change something; hands the call's code on. */
-__attribute__((format(printf, 4, 5)))
-static nvmlReturn_t logged(nvmlReturn_t code, int device, const char *function, const char *format, ...) {
-    char path[PATH_SIZE], uuid[VALUE_SIZE] = "-", arguments[64] = "", line[PATH_SIZE * 2];
-    va_list given;
-    va_start(given, format);
-    vsnprintf(arguments, sizeof arguments, format, given);
-    va_end(given);
-    find(device, "uuid", uuid);
-    beside_world(".log", path);
-    int length = snprintf(line, sizeof line, "%d %s %s%s -> %d\n", getpid(), function, uuid, arguments, code);
-    int log = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (log < 0 || write(log, line, (size_t)length) != length) abort();
-    close(log);
-    return code;
 }
 
 /* The library itself. */
@@ -630,15 +444,6 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t handle, int count, nvmlFieldV
 }
 
 /* Settings. */
-
-/* Why a setting call is refused, or success; `able` says that the device has the setting, `refusal` with what it fails. */
-static nvmlReturn_t permit(int device, const char *able, const char *refusal) {
-    char value[VALUE_SIZE];
-    nvmlReturn_t code = ask(device, able, value);
-    if (code != SUCCESS) return code;
-    if (flag(HOST, "unprivileged") || flag(device, "unprivileged")) return NO_PERMISSION;
-    return find(device, refusal, value) && value[0] == '!' ? atoi(value + 1) : SUCCESS;
-}
 
 /* The clock nearest to `megahertz` in the list; itself where there is no list. */
 static unsigned int snap(const unsigned int *clocks, unsigned int count, unsigned int megahertz) {

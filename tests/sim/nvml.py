@@ -1,22 +1,18 @@
-"""Python's side of the simulated NVIDIA driver: compiles it, scripts its world, runs programs in it.
+"""Python's side of the simulated NVIDIA driver: its devices, its world, and programs in it.
 
 What a world can say, key by key, is told at the head of ``nvml.c``.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.sim import driver
+from tests.sim.driver import ROOT, SetState
+
+__all__ = ["A100", "GTX_1080", "H200", "ROOT", "RTX_4090", "SetState", "SimulatedDriver", "World", "compile_library"]
+
 SOURCE = Path(__file__).with_name("nvml.c")
 WORLD_VARIABLE = "KERNEL_MATRIX_SIM_WORLD"
 
@@ -213,171 +209,17 @@ GTX_1080 = {
 """An old desktop GPU: no energy counter, no MPS list, no locked clocks; power and temperature it does not tell."""
 
 
-def _section(sections: list[dict[str, Any]], uuid: str) -> dict[str, Any]:
-    (gpu,) = (section for section in sections[1:] if section.get("uuid") == uuid)
-    return gpu
-
-
-def _is_listed(entry: str) -> bool:
-    """Whether the driver lists an entry of a list of processes now."""
-    return not entry.endswith("*") or _lives(int(entry.rstrip("*").partition(":")[0]))
-
-
-def _lives(pid: int) -> bool:
-    """Whether a process runs; one that is dead and not yet buried does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in ("Z", "X")
-
-
 def compile_library(folder: Path, source: Path = SOURCE, name: str = "libnvidia-ml.so.1") -> Path:
     """The shared library ``name`` in ``folder``, made of ``source``: unless told otherwise, the simulated NVML."""
-    library = folder / name
-    flags = ("-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{library.name}")
-    subprocess.run(("gcc", *flags, "-o", library, source), check=True)
-    return library
+    return driver.compile_library(folder, source, name)
 
 
-@dataclass(frozen=True)
-class SetState:
-    """What programs have set on one GPU and nobody has given back."""
+class World(driver.World):
+    """What the simulated NVIDIA driver says, and what programs have set with it."""
 
-    sm_locked: tuple[int, int] | None = None
-    """Lowest and highest SM clock, MHz."""
-    memory_locked: tuple[int, int] | None = None
-    compute_mode: int | None = None
-    """Null: as the world says."""
-
-    @property
-    def is_given_back(self) -> bool:
-        """No clock is locked, and anybody may compute."""
-        return self.sm_locked is None and self.memory_locked is None and not self.compute_mode
+    VARIABLE = WORLD_VARIABLE
+    HOST: ClassVar[dict[str, Any]] = {"driver": "580.159.04", "cuda": 13000, "nvml": "13.580.159.04"}
 
 
-class World:
-    """What the simulated driver says, and what programs have set with it; several programs may change it at once."""
-
-    def __init__(self, path: Path) -> None:
-        self._world = path
-
-    @staticmethod
-    def here() -> World:
-        """The world that this program lives in."""
-        return World(Path(os.environ[WORLD_VARIABLE]))
-
-    def set(self, *gpus: dict[str, Any], **host: Any) -> None:
-        """Make the world so, at once, also for programs that run already. What they have set stays set."""
-        with self._alone():
-            self._write([{"driver": "580.159.04", "cuda": 13000, "nvml": "13.580.159.04", **host}, *gpus])
-
-    def change(self, uuid: str, **keys: Any) -> None:
-        """Make one GPU say something else under some keys, at once; a key that becomes null is absent from then on."""
-        with self._alone():
-            sections = self._read()
-            _section(sections, uuid).update(keys)
-            self._write(sections)
-
-    def occupy(self, uuid: str, pid: int) -> None:
-        """Have a process compute on a GPU from now on; the driver lists it until it ends."""
-        with self._alone():
-            sections = self._read()
-            gpu = _section(sections, uuid)
-            gpu["compute"] = " ".join([*filter(_is_listed, gpu["compute"].split()), f"{pid}*"])
-            self._write(sections)
-
-    def tenants(self, uuid: str) -> list[int]:
-        """Who computes on a GPU now, as the driver lists them."""
-        listed = _section(self._read(), uuid)["compute"].split()
-        return [int(entry.rstrip("*").partition(":")[0]) for entry in listed if _is_listed(entry)]
-
-    def state(self, uuid: str) -> SetState:
-        """What is set on a GPU now."""
-        values: dict[str, Any] = {}
-        for line in self._lines(".state"):
-            owner, key, *numbers = line.split()
-            if owner == uuid:
-                values[key] = int(numbers[0]) if key == "compute_mode" else tuple(map(int, numbers))
-        return SetState(**values)
-
-    def log(self) -> list[str]:
-        """Every call that would set or reset anything, in order: ``pid function uuid arguments -> code``."""
-        return self._lines(".log")
-
-    def looks(self) -> int:
-        """How often programs have asked for the list of computing processes."""
-        path = self._world.with_name(self._world.name + ".looks")
-        return path.stat().st_size if path.exists() else 0
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Nobody else changes the world meanwhile, in this program or another."""
-        with self._world.with_suffix(".changing").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-
-    def _read(self) -> list[dict[str, Any]]:
-        """The host's keys, then each GPU's."""
-        sections: list[dict[str, Any]] = [{}]
-        for line in self._world.read_text().splitlines():
-            key, _, value = line.partition(" ")
-            if key == "gpu":
-                sections.append({})
-            else:
-                sections[-1][key] = value
-        return sections
-
-    def _write(self, sections: list[dict[str, Any]]) -> None:
-        texts = ["".join(f"{key} {value}\n" for key, value in part.items() if value is not None) for part in sections]
-        aside = self._world.with_suffix(".new")
-        aside.write_text("gpu\n".join(texts))
-        aside.replace(self._world)
-
-    def _lines(self, suffix: str) -> list[str]:
-        path = self._world.with_name(self._world.name + suffix)
-        return path.read_text().splitlines() if path.exists() else []
-
-
-class SimulatedDriver(World):
-    """One world, and programs that live in it."""
-
-    def __init__(self, library: Path, world: Path) -> None:
-        super().__init__(world)
-        self.environment = {
-            **os.environ,
-            "LD_LIBRARY_PATH": f"{library.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}",
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
-            WORLD_VARIABLE: str(world),
-            # What the person who runs the tests has forbidden on this machine must not decide what the tests see.
-            "KERNEL_MATRIX_GPU_SETTINGS": "allow",
-            "KERNEL_MATRIX_HOST_FILE": str(world.with_name("host.toml")),
-        }
-
-    def start(
-        self, program: str, *arguments: str, prefix: Sequence[str] = (), **environment: str
-    ) -> subprocess.Popen[str]:
-        """Start Python on ``program``, with pipes.
-
-        :param prefix: command that starts Python in its turn.
-        """
-        return subprocess.Popen(
-            (*prefix, sys.executable, "-c", program, *arguments),
-            env={**self.environment, **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def ask(self, program: str, *, timeout_s: float = 60, **environment: str) -> Any:
-        """Run Python on ``program`` to its end; the last line that it printed, read as JSON."""
-        done = subprocess.run(
-            (sys.executable, "-c", program),
-            env={**self.environment, **environment},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout_s,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
+class SimulatedDriver(driver.DriverPrograms, World):
+    """One world of the simulated NVIDIA driver, and programs that live in it."""
