@@ -24,6 +24,7 @@ from kernel_matrix.platforms.registry import get_platform
 # Threads of torch that wait by turning in circles take the cores from tests that run beside this one.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is imported
 sys.path.insert(0, str(Path(__file__).parent))  # for tests/sim: pytest's importlib mode adds no folder by itself
+from sim.amd_smi import SimulatedAmdDriver, compile_amd_library
 from sim.nvml import SimulatedDriver, compile_library
 
 if TYPE_CHECKING:
@@ -138,6 +139,20 @@ def simulated_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def driver(simulated_library: Path, tmp_path: Path) -> SimulatedDriver:
     """A simulated driver with a world of its own."""
     return SimulatedDriver(simulated_library, tmp_path / "world")
+
+
+@pytest.fixture(scope="session")
+def simulated_amd_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The simulated ``libamd_smi.so``, compiled once."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc to compile the simulated driver with")
+    return compile_amd_library(tmp_path_factory.mktemp("amd_smi"))
+
+
+@pytest.fixture
+def amd_driver(simulated_amd_library: Path, tmp_path: Path) -> SimulatedAmdDriver:
+    """A simulated AMD driver with a world of its own."""
+    return SimulatedAmdDriver(simulated_amd_library, tmp_path / "amd-world")
 
 
 @pytest.fixture(scope="session")

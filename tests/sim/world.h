@@ -128,7 +128,8 @@ static int lives(unsigned int pid) {
     return state != 'Z' && state != 'X';
 }
 
-/* Reads the next entry of a list of processes, skipping those that are listed while they live and do not; false at the end. */
+/* Reads the next entry of a list of processes, without those that are listed while they live and do not; false at the
+ * end. */
 static int next_process(char **rest, unsigned int *pid, unsigned long long *bytes) {
     for (char *end;; *rest = end) {
         *pid = (unsigned int)strtoul(*rest, &end, 10);
@@ -210,7 +211,8 @@ static int logged(int code, int device, const char *function, const char *format
     return code;
 }
 
-/* Why a setting call is refused, or success; `able` says that the device has the setting, `refusal` with what it fails. */
+/* Why a setting call is refused, or success; `able` says that the device has the setting, `refusal` with what it
+ * fails. */
 static int permit(int device, const char *able, const char *refusal) {
     char value[VALUE_SIZE];
     int code = ask(device, able, value);
