@@ -9,7 +9,8 @@ memory clock is the level "manual", and each ends the other. The level can be re
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from ctypes import c_uint32, c_uint64, c_void_p
 from enum import IntEnum
 from typing import Any
@@ -109,19 +110,26 @@ def _change(
     subject = f"{named(gpu)}: {change}"
     _check_permitted(subject)
     try:
-        with opened():
+        with opened(), _refusals(gpu, subject):
             handle = handle_of(gpu)
             if not_at and value_of(perf_level, handle) in not_at:
                 raise _not_offered(f"{subject}: not done: it would end the limit of the SM clock")
             call(setter, handle, *args)
             _check_level(subject, value_of(perf_level, handle), level)
-    except SmiError as error:
-        check_present(gpu, error)
-        raise _setting_error(subject, error) from error
     except (GpuLostError, GpuSettingError):
         raise
     except InfrastructureError as error:
         raise GpuSettingError(f"{subject}: not done: {error.what}", next_step=error.next_step) from error
+
+
+@contextmanager
+def _refusals(gpu: Gpu, subject: str) -> Iterator[None]:
+    """Translate the driver's refusals of a change, while the library is open."""
+    try:
+        yield
+    except SmiError as error:
+        check_present(gpu, error)
+        raise _setting_error(subject, error) from error
 
 
 def _check_permitted(subject: str) -> None:
