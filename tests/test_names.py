@@ -18,7 +18,7 @@ GLOSSARY = Path(__file__).parents[1] / "docs" / "glossary.md"
 REQUIRED_CLASSES = {"Model", "ModelNew"}
 """Names that KernelBench's form prescribes; every adapter of a source defines them."""
 
-ONE_PROTOCOL = ("cli", "hosts/doctor", "sources", "platforms/cuda")
+ONE_PROTOCOL = ("cli", "hosts/doctor", "sources", "platforms/cuda", "platforms/rocm")
 """Folders in which each module implements one protocol, so that its name may be that of another module: ``register`` of
 a verb, ``check`` of the doctor, readers and adapters of formats, members of a platform."""
 

@@ -19,6 +19,7 @@ _SETTLING_S = 2.0
 IDLE_PERCENT = 5
 """A device without work of ours is in use above this utilisation; the driver averages over a second at most."""
 
+_DIVIDED = "divided into parts (MIG instances or compute partitions)"
 _NAMESPACE = "this runner sits in a PID namespace of its own, where the driver's PIDs mean nothing"
 
 
@@ -35,14 +36,14 @@ def check_exclusivity(gpu: Gpu, modes: DeviceModes, terms: LeaseTerms, *, can_at
         GpuRefusedError: ``terms`` do not accept a reason.
     """
     if modes.mig and not terms.allow_mig:
-        raise _refused(gpu, "it is in MIG mode", "Turn MIG mode off, or set policy.allow_mig = true.")
+        raise _refused(gpu, f"it is {_DIVIDED}", "Make it one device again, or set policy.allow_mig = true.")
     if modes.mps and not terms.allow_mps:
         raise _refused(gpu, "an MPS server shares it out", "Stop the MPS server, or set policy.allow_mps = true.")
     if terms.require_proof and not can_attribute:
         step = "Run outside the container, or start that with `--pid=host`, or set policy.exclusive = true."
         raise _refused(gpu, _NAMESPACE, step)
     found = {
-        "it is in MIG mode, in which instances share clocks, power and memory": modes.mig,
+        f"it is {_DIVIDED}, which share clocks, power and memory": modes.mig,
         "an MPS server shares it out": modes.mps,
         f"{_NAMESPACE}: only memory and load were looked at, before the cell": not can_attribute,
         "policy exclusive = false: others were not kept off": not terms.exclusive,

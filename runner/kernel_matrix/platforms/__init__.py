@@ -144,6 +144,7 @@ class DeviceModes:
     """
 
     mig: bool | None = None
+    """True if the device is divided into parts, such as MIG instances or compute partitions."""
     mps: bool | None = None
     """True if an MPS server has a context on the device."""
     compute_mode: ComputeMode | None = None
