@@ -221,7 +221,7 @@ def test_settings_that_report_success_and_do_nothing(driver):
 
 @pytest.mark.parametrize("code", [12, 31, 0xFFFFFFFF])
 def test_lost_gpu_fails_in_a_running_program_and_others_do_not(driver, code):
-    driver.set(MI300X, RX_7900_XTX)
+    driver.set(RX_7900_XTX, MI300X)  # in this order: the other one is looked for when this one may be lost already
     program = f"""
 other = gpu({RX_7900_XTX["uuid"]!r})
 input()

@@ -20,7 +20,7 @@ _PATHS = ("libamd_smi.so", "/opt/rocm/lib/libamd_smi.so")
 _AMD_GPUS = ctypes.c_uint64(2)
 _TEXT_BYTES = 256
 
-T = TypeVar("T", bound=ctypes.Structure)
+_Answer = TypeVar("_Answer", bound=ctypes.Structure)
 
 
 class SmiStatus(IntEnum):
@@ -113,7 +113,7 @@ def number(function: str, kind: type[ctypes.c_uint32 | ctypes.c_uint64], handle:
     return answer.value
 
 
-def structure(function: str, kind: type[T], handle: c_void_p, *arguments: Any) -> T:
+def structure(function: str, kind: type[_Answer], handle: c_void_p, *arguments: Any) -> _Answer:
     """Return the answer of a function that fills a structure.
 
     Raises:
