@@ -1,8 +1,8 @@
 """Structures of AMD's management library, as far as this program reads them.
 
-Their layouts are those of ``amdsmi.h`` of the library's version 26 (ROCm 7). Version 25 (ROCm 6.4) has the
-same ones up to the last member that is read here; older versions differ. Later members may be added at an end, so that
-every structure has room behind it.
+Their layouts are those of ``amdsmi.h`` of the library's version 26 (ROCm 7). Version 25 (ROCm 6.4) has the same ones up
+to the last member that is read here; older versions differ. Releases add members at the end, so that every structure
+has room behind it.
 """
 
 from __future__ import annotations
