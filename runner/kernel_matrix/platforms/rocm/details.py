@@ -7,9 +7,9 @@ from ctypes import c_uint32, c_void_p
 from typing import Any
 
 from kernel_matrix.platforms import DeviceDetails, Gpu
-from kernel_matrix.platforms.rocm import modes
 from kernel_matrix.platforms.rocm.clocks import MEMORY, SM, limit_mhz
 from kernel_matrix.platforms.rocm.inventory import llvm_target, pci_address
+from kernel_matrix.platforms.rocm.modes import compute_partition, divided, ecc, memory_partition
 from kernel_matrix.platforms.rocm.settings import PerfLevel, perf_level
 from kernel_matrix.platforms.rocm.smi_calls import ask, device
 from kernel_matrix.platforms.rocm.smi_library import reported, structure, version
@@ -63,12 +63,12 @@ _QUERIES: Mapping[str, Callable[[c_void_p], Any]] = {
     "architecture": llvm_target,
     "compute_units": _compute_units,
     "pci_bus_id": pci_address,
-    "ecc": modes.ecc,
+    "ecc": ecc,
     "ecc_corrected": lambda handle: _ecc_errors(handle, "correctable_count"),
     "ecc_uncorrected": lambda handle: _ecc_errors(handle, "uncorrectable_count"),
-    "mig": modes.divided,
-    "compute_partition": modes.compute_partition,
-    "memory_partition": modes.memory_partition,
+    "mig": divided,
+    "compute_partition": compute_partition,
+    "memory_partition": memory_partition,
     "perf_level": _level,
     "power_limit_w": lambda handle: _watts(handle, "power_cap"),
     "power_default_w": lambda handle: _watts(handle, "default_power_cap"),
