@@ -65,12 +65,16 @@ def codes(driver, uuid, *calls):
     return ask(driver, f"done = []; {tried}; tell(*done)", uuid)
 
 
-def test_structures_of_the_bindings_hold_those_of_the_library(simulated_amd_library):
-    class Size(ctypes.Structure):
-        _fields_ = (("name", ctypes.c_char_p), ("size", ctypes.c_uint64))
+def test_structures_of_the_bindings_hold_those_of_the_library(driver):
+    program = """
+class Size(Structure):
+    _fields_ = (("name", c_char_p), ("size", c_uint64))
 
-    sizes = (Size * 9).in_dll(ctypes.CDLL(str(simulated_amd_library)), "simulated_sizes")
-    of_library = {one.name.decode(): one.size for one in sizes if one.name}
+sizes = (Size * 9).in_dll(CDLL("libamd_smi.so"), "simulated_sizes")
+tell({one.name.decode(): one.size for one in sizes if one.name})
+"""
+    driver.set(MI300X)
+    (of_library,) = ask(driver, program)
     of_bindings = {
         name: ctypes.sizeof(kind)
         for name, kind in vars(smi_structs).items()
