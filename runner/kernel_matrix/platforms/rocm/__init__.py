@@ -1,13 +1,44 @@
-"""AMD GPUs. So far candidates are only compiled for them."""
+"""AMD GPUs. They are found and watched, and candidates are compiled for them; no cell runs on one yet.
+
+Only :mod:`kernel_matrix.platforms.rocm.settings` changes a device.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
-from kernel_matrix.platforms import CostFigures, DeviceDetails, Gpu, PlatformInventory
-from kernel_matrix.platforms.defaults import *  # noqa: F403  # members that are not there yet
+from kernel_matrix.platforms import CostFigures
+from kernel_matrix.platforms.defaults import (
+    ACCESS_ADVICE,
+    CACHES,
+    DAEMON_ERRORS,
+    HIDDEN,
+    HIDDEN_IN_PROCESS,
+    PROGRAM_FOLDERS,
+    SANITIZER,
+    SHARING_SERVER,
+    compile_settings,
+    container_access,
+    driver_note,
+    driver_skip_reason,
+    examine_access,
+    examine_driver,
+    examine_toolkit,
+    local_compiler,
+    process_access,
+    sanitizer_report,
+    toolchain_gaps,
+)
+from kernel_matrix.platforms.rocm.clocks import clock_choices
+from kernel_matrix.platforms.rocm.details import details
+from kernel_matrix.platforms.rocm.inventory import inventory
+from kernel_matrix.platforms.rocm.modes import modes
+from kernel_matrix.platforms.rocm.processes import processes
+from kernel_matrix.platforms.rocm.settings import settings
+from kernel_matrix.platforms.rocm.smi_calls import opened
+from kernel_matrix.platforms.rocm.telemetry import clocks, sampler, snapshot
 from kernel_matrix.platforms.rocm.toolchains import (
+    code_skip_reason,
     compile_limits,
     compile_target,
     compiles,
@@ -24,52 +55,56 @@ IS_ACCELERATOR = True
 NEEDS_IMAGES = True
 COST = CostFigures(start_s=1.5, call_s=0.03, timed_call_s=0.0025)
 """Those of NVIDIA GPUs; none were measured."""
-
-_DRIVER = Path("/dev/kfd")
-_NOT_YET = "candidates are only compiled for AMD GPUs so far, so those of this host are not used"
-
-
-def inventory() -> PlatformInventory:
-    """Return no device: none is used yet."""
-    return PlatformInventory(reason=_NOT_YET if _DRIVER.exists() else f"AMD: no driver is loaded ({_DRIVER} is absent)")
-
-
-def processes(gpu: Gpu) -> Sequence[int]:  # noqa: ARG001  # part of the protocol
-    """Return nothing: no device is used."""
-    return ()
-
-
-def snapshot(gpu: Gpu) -> dict[str, float | int | str | None]:  # noqa: ARG001  # part of the protocol
-    """Return nothing: no device is used."""
-    return {}
-
-
-def sampler(gpu: Gpu) -> None:
-    """Return None: no device is used."""
-
-
-def details(gpu: Gpu) -> DeviceDetails:  # noqa: ARG001  # part of the protocol
-    """Return nothing: no device is used."""
-    return DeviceDetails(values={}, missing={})
+ADVICE: Mapping[str, str] = {
+    "ecc": "see amd-smi metric --ecc",
+    "mig": "amd-smi set --compute-partition SPX (as root, on an idle GPU)",
+    "settings": "`amd-smi reset --perf-determinism`",
+}
 
 
 __all__ = [
+    "ACCESS_ADVICE",
+    "ADVICE",
+    "CACHES",
     "COST",
+    "DAEMON_ERRORS",
+    "HIDDEN",
+    "HIDDEN_IN_PROCESS",
     "IS_ACCELERATOR",
     "NEEDS_IMAGES",
+    "PROGRAM_FOLDERS",
+    "SANITIZER",
+    "SHARING_SERVER",
     "TITLE",
     "VENDOR",
+    "clock_choices",
+    "clocks",
+    "code_skip_reason",
     "compile_limits",
+    "compile_settings",
     "compile_target",
     "compiles",
+    "container_access",
     "details",
+    "driver_note",
+    "driver_skip_reason",
     "dtype_skip_reason",
+    "examine_access",
+    "examine_driver",
+    "examine_toolkit",
     "interprets",
     "inventory",
     "language_skip_reason",
     "launch_failure_reason",
+    "local_compiler",
+    "modes",
     "occupancy",
+    "opened",
+    "process_access",
     "processes",
     "sampler",
+    "sanitizer_report",
+    "settings",
     "snapshot",
+    "toolchain_gaps",
 ]
