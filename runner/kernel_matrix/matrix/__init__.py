@@ -174,7 +174,7 @@ class Policy:
     hard_exclusive: bool = False
     """Have the driver refuse further processes while a session is timed (EXCLUSIVE_PROCESS, reset afterwards)."""
     allow_mig: bool = False
-    """Accept a GPU in MIG mode, where exclusive use cannot be proven."""
+    """Accept a GPU that is divided into parts (MIG, compute partitions), where exclusive use cannot be proven."""
     allow_mps: bool = False
     """Accept a GPU behind an MPS server, where exclusive use cannot be proven."""
     health_probe: bool = True
