@@ -7,6 +7,7 @@ import struct
 import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -422,6 +423,24 @@ def test_what_is_read_as_a_claim_is_exactly_what_was_written(payload):
     assert pack_outputs(claim) == payload
 
 
+SCALE = KernelCode("scale", "9.0", 8, 0, 4, 256, 16, "ab" * 32, threads=128, matrix_instructions=("mma",))
+REFUSED_CODE = {
+    "a block without threads": replace(SCALE, threads=0),
+    "fewer registers than none": replace(SCALE, registers=-1),
+    "an unknown number that is not the one for unknown": replace(SCALE, scalar_registers=-2),
+    "a compute capability that is no word": replace(SCALE, compute_capability="sm 90"),
+    "too long a compute capability": replace(SCALE, compute_capability="9" * 17),
+    "too many instructions": replace(SCALE, matrix_instructions=("mma",) * 9),
+    "an instruction that is no word": replace(SCALE, matrix_instructions=("MMA!",)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_CODE)
+def test_properties_that_no_compiler_writes_are_refused(name):
+    with pytest.raises(WireError):
+        unpack_code(pack_code([REFUSED_CODE[name]]))
+
+
 @settings(deadline=None)
 @given(payload=st.binary(max_size=64))
 def test_no_other_payload_raises_anything_but_a_wire_error(payload):
@@ -458,7 +477,7 @@ CODE = st.builds(
     sha256=st.binary(min_size=32, max_size=32).map(bytes.hex),
     scalar_registers=st.none() | PROPERTY,
     accumulator_registers=st.none() | PROPERTY,
-    threads=st.none() | PROPERTY,
+    threads=st.none() | st.integers(1, 2**31 - 1),
     matrix_instructions=st.none() | st.lists(st.sampled_from(["mma", "wgmma", "mfma"]), max_size=3).map(tuple),
 )
 

@@ -579,7 +579,9 @@ _UNKNOWN = -1
 """Number for a property that is not known."""
 _NOT_READ = "-"
 """Word in place of instructions where the assembly is not known."""
-_CODE_WORDS = re.compile(r"(?P<of>[a-z0-9.]{1,16})(?P<uses>(?: [a-z0-9_]{1,16}){0,8}| -)", re.ASCII)
+_CODE_WORDS = re.compile(
+    r"(?P<of>[0-9]{1,2}\.[0-9]|[a-z][a-z0-9]{2,15})(?P<uses>(?: [a-z0-9_]{1,16}){0,8}| -)", re.ASCII
+)
 """Compute capability, and what the kernel uses."""
 _MAX_WORDS = 16 + 8 * 17
 """Most bytes of these."""
@@ -635,7 +637,7 @@ def _kernel_code(text: str, rest: Tuple[Any, ...]) -> KernelCode:
     end, registers, stores, loads, shared, stack, scalar, accumulator, threads, digest = rest
     name = text[: len(text) - end]
     words = _CODE_WORDS.fullmatch(text, len(name))
-    if words is None or end > len(text) or registers < 0 or min(scalar, accumulator, threads) < _UNKNOWN:
+    if words is None or end > len(text) or registers < 0 or min(scalar, accumulator, threads) < _UNKNOWN or not threads:
         raise WireError("the properties of a kernel are malformed")
     uses = tuple(words["uses"].split())
     return KernelCode(
