@@ -21,6 +21,7 @@ from tests.results import factory
 PASSED = factory.session()
 WRONG = factory.session(0, Status.INCORRECT_VALUES, ())
 CRASHED = factory.session(0, Status.CRASHED, ())
+LATE = factory.session(0, Status.TIMEOUT, ())
 NEVER_READY = replace(
     factory.session(0, Status.INFRA_ERROR, ()),
     stage=Stage.START,
@@ -64,6 +65,18 @@ OUTCOMES = {
         [judge(), candidate(**killed_by(9, oom_killed=True))],
         Status.OUT_OF_MEMORY,
         "more memory",
+    ),
+    "the kernel took it after the judge had stopped waiting": (
+        LATE,
+        [judge(), candidate(**killed_by(9, oom_killed=True))],
+        Status.OUT_OF_MEMORY,
+        "more memory",
+    ),
+    "it only took too long": (
+        LATE,
+        [judge(), candidate(**killed_by(9, killed=True))],
+        Status.TIMEOUT,
+        "",
     ),
     "somebody removed it": (CRASHED, [judge(), candidate(code=None, lost=True)], Status.CONTAINER_LOST, "lost"),
     "dead before it loaded anything": (

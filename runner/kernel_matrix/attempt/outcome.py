@@ -83,7 +83,9 @@ def _outcome_from_all(result: SessionResult) -> Outcome:
     report = result.report
     if report is None:
         return _without_report(result.trouble, judge, candidate, baseline)
-    if report.status is Status.CRASHED and candidate is not None:
+    # A busy machine may hand out memory so slowly that the judge stops waiting before the kernel kills the process.
+    starved = report.status is Status.TIMEOUT and candidate is not None and candidate.oom_killed
+    if candidate is not None and (starved or report.status is Status.CRASHED):
         return _crashed(report, candidate)
     if report.status is Status.PROBLEM_ERROR and baseline is not None:
         return _problem_failed(report, baseline)
