@@ -89,7 +89,7 @@ def compile_amd_library(folder: Path, *options: str) -> Path:
 
 
 class AmdWorld(driver.World):
-    """What the simulated AMD driver says, and what programs have set with it."""
+    """Answers of the simulated AMD driver, and the settings that programs have made with it."""
 
     VARIABLE = "KERNEL_MATRIX_SIM_AMD_WORLD"
     HOST: ClassVar[dict[str, Any]] = {"driver": "6.12.12", "version": "26 0 2"}

@@ -30,12 +30,12 @@ def _section(sections: list[dict[str, Any]], uuid: str) -> dict[str, Any]:
 
 
 def _is_listed(entry: str) -> bool:
-    """Whether the driver lists an entry of a list of processes now."""
+    """Return True if the driver still lists this process; one with a star is listed only while it lives."""
     return not entry.endswith("*") or _lives(int(entry.rstrip("*").partition(":")[0]))
 
 
 def _lives(pid: int) -> bool:
-    """Whether a process runs; one that is dead and not yet buried does not."""
+    """Return True if the process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

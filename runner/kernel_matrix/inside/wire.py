@@ -582,9 +582,9 @@ _NOT_READ = "-"
 _CODE_WORDS = re.compile(
     r"(?P<of>[0-9]{1,2}\.[0-9]|[a-z][a-z0-9]{2,15})(?P<uses>(?: [a-z0-9_]{1,16}){0,8}| -)", re.ASCII
 )
-"""Compute capability, and what the kernel uses."""
+"""Compute capability, and the families of matrix instructions that the kernel uses."""
 _MAX_WORDS = 16 + 8 * 17
-"""Most bytes of these."""
+"""Most bytes of a text that matches."""
 
 
 def pack_traced(kernels: Sequence[Tuple[str, int, int]]) -> bytes:
@@ -649,11 +649,15 @@ def _kernel_code(text: str, rest: Tuple[Any, ...]) -> KernelCode:
         shared_bytes=shared,
         stack_bytes=stack,
         sha256=digest.hex(),
-        scalar_registers=None if scalar == _UNKNOWN else scalar,
-        accumulator_registers=None if accumulator == _UNKNOWN else accumulator,
-        threads=None if threads == _UNKNOWN else threads,
+        scalar_registers=_known(scalar),
+        accumulator_registers=_known(accumulator),
+        threads=_known(threads),
         matrix_instructions=None if uses == (_NOT_READ,) else uses,
     )
+
+
+def _known(number: int) -> Optional[int]:
+    return None if number == _UNKNOWN else number
 
 
 def _name_bytes(name: str) -> bytes:

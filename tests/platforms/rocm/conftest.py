@@ -40,7 +40,7 @@ def driver(amd_driver: SimulatedAmdDriver) -> SimulatedAmdDriver:
 
 @pytest.fixture
 def ask(driver: SimulatedAmdDriver) -> Callable[..., Any]:
-    """What an expression about ``gpu`` is, as JSON; an error of ours as its class and fields."""
+    """Evaluates an expression about ``gpu`` and returns it as JSON; an error of ours as its class and fields."""
 
     def asked(question: str, *, uuid: str = MI300X["uuid"], name: str = "the GPU") -> Any:
         return driver.ask(IMPORTS + PROGRAM.format(question=question, uuid=uuid, name=name))

@@ -36,7 +36,7 @@ def test_a_device_that_is_not_there_is_described_by_its_name() -> None:
     assert AMD.compile_limits("gfx9999") == {}
 
 
-def test_kernels_are_compared_with_the_limits_of_their_architecture() -> None:
+def test_kernels_are_compared_with_their_architectures_limits() -> None:
     assert AMD.launch_failure_reason(KERNEL) == ""
     assert "LDS" in AMD.launch_failure_reason(replace(KERNEL, shared_bytes=1 << 20))
     assert AMD.occupancy(KERNEL) == 1.0

@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernel_matrix.inside.arguments import decode_arguments
 from kernel_matrix.inside.build.call_forms import CallForm, CompiledAhead, CompileTarget
+from kernel_matrix.inside.build.empty_kernel import why_not_compiled_for
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.input_generation import PARAMETER_DTYPES, map_tensors
 from kernel_matrix.inside.source_module import import_file
@@ -100,17 +101,12 @@ def compile_for(
             entry_class = getattr(import_file(source, "candidate", {}), entry)
             reasons = [_run_without_values(entry_class, form, dtype) for form in forms]
     except Exception as error:
-        reasons = [_why_not_compiled(target) if classify(error) is CallFailure.COMPILE else ""]
-        if not any(reasons):
+        # Is the candidate at fault, or can nothing be compiled for this architecture?
+        reason = why_not_compiled_for(target.gpu_target()) if classify(error) is CallFailure.COMPILE else ""
+        if not reason:
             raise
+        return CompiledAhead(reason)
     return CompiledAhead(next(filter(None, reasons), ""))
-
-
-def _why_not_compiled(target: TritonTarget) -> str:
-    """Return why no kernel at all can be compiled for ``target``; empty if one can."""
-    from kernel_matrix.inside.build.empty_kernel import why_not_compiled_for  # noqa: PLC0415  # brings triton
-
-    return why_not_compiled_for(target.gpu_target())
 
 
 def _run_without_values(entry: Callable[..., Any], form: CallForm, dtype: Dtype) -> str:

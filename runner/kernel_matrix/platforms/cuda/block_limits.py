@@ -12,10 +12,10 @@ from pathlib import Path
 from kernel_matrix.platforms.data_sheets import architecture_of
 from kernel_matrix.toml_text import parse_toml
 
-SMALLEST_BLOCK = 32
+_WARP = 32
+SMALLEST_BLOCK = _WARP
 """Threads of the smallest block that fills a warp."""
 
-_WARP = 32
 _PARTS = 4
 """Parts of an SM, each with its own warps and registers."""
 _REGISTER_UNIT, _SHARED_UNIT = 256, 128

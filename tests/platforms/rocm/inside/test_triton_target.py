@@ -43,7 +43,7 @@ def compiled(folder: Path, arch: str, body: str = LAUNCH, *, kernel: str = KERNE
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_a_matrix_product_uses_the_instructions_of_its_architecture(cache: Path, arch: str) -> None:
+def test_a_matrix_product_uses_its_architectures_instructions(cache: Path, arch: str) -> None:
     form = call_form(PROBLEMS / "matmul" / "reference.py", {}, Dtype.FP16)
     source = PROBLEMS / "matmul" / "candidates" / "triton_tiled.py"
     assert compile_ahead(source, "ModelNew", [form], Dtype.FP16, CompileTarget(arch)) == CompiledAhead()
