@@ -25,6 +25,7 @@ from kernel_matrix.platforms.registry import get_platform
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is imported
 sys.path.insert(0, str(Path(__file__).parent))  # for tests/sim: pytest's importlib mode adds no folder by itself
 from sim.amd_smi import SimulatedAmdDriver, compile_amd_library
+from sim.board import Board, amd_board, nvidia_board
 from sim.nvml import SimulatedDriver, compile_library
 
 if TYPE_CHECKING:
@@ -153,6 +154,22 @@ def simulated_amd_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def amd_driver(simulated_amd_library: Path, tmp_path: Path) -> SimulatedAmdDriver:
     """A simulated AMD driver with a world of its own."""
     return SimulatedAmdDriver(simulated_amd_library, tmp_path / "amd-world")
+
+
+_BOARDS = {"nvidia": (nvidia_board, "simulated_library"), "amd": (amd_board, "simulated_amd_library")}
+
+
+@pytest.fixture(params=_BOARDS)
+def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
+    """A simulated GPU of each vendor in turn."""
+    make, library = _BOARDS[request.param]
+    return make(request.getfixturevalue(library), tmp_path)
+
+
+@pytest.fixture
+def nvidia(simulated_library: Path, tmp_path: Path) -> Board:
+    """A simulated NVIDIA GPU, for what only these have."""
+    return nvidia_board(simulated_library, tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from sim.nvml import H200, SetState
 
 from tests.hosts.doctor.clinic import Clinic
 from tests.lease.settings import killed_while_holding
 
-UUID = H200["uuid"]
-
 
 @pytest.fixture
-def clinic(clinic, driver):
+def clinic(clinic, board):
     """Where the GPU's clocks are still those of a killed runner."""
-    driver.set(H200)
-    killed_while_holding(driver, clinic.root / "locks")
-    assert driver.state(UUID) != SetState()
-    return Clinic(clinic.root, driver.environment)
+    board.set()
+    killed_while_holding(board, clinic.root / "locks")
+    assert board.state == board.locked
+    return Clinic(clinic.root, board.driver.environment)
 
 
 def cleared_here(done):
@@ -30,38 +27,38 @@ def cleared_here(done):
     return [line for line in lines if "/sys/fs/cgroup" not in line]
 
 
-def test_clocks_are_given_back_once(clinic, driver):
+def test_clocks_are_given_back_once(clinic, board):
     done = clinic.call("sweep")
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = cleared_here(done)
-    assert f"clocks of {UUID} (NVIDIA H200), locked by run run-7" in line
-    assert driver.state(UUID) == SetState()
+    assert f"clocks of {board.uuid} ({board.gpu['name']}), locked by run run-7" in line
+    assert board.state.is_given_back
     assert cleared_here(clinic.call("sweep")) == []
 
 
-def test_clocks_that_cannot_be_given_back_are_an_error(clinic, driver):
-    driver.change(UUID, reset="!999")
+def test_clocks_that_cannot_be_given_back_are_an_error(clinic, board):
+    board.driver.change(board.uuid, reset="!999")
     done = clinic.call("sweep")
     assert done.returncode == 4
-    assert done.stderr.startswith(f"error: not repaired: settings of {UUID}")
-    assert "nvidia-smi" in done.stderr
+    assert done.stderr.startswith(f"error: not repaired: settings of {board.uuid}")
+    assert board.by_hand[0] in done.stderr
     assert done.stdout.endswith(" leftovers cleared up, 1 NOT\n")
-    assert UUID not in done.stdout
-    driver.change(UUID, reset=None)
+    assert board.uuid not in done.stdout
+    board.driver.change(board.uuid, reset=None)
     assert clinic.call("sweep").returncode == 0
-    assert driver.state(UUID) == SetState()
+    assert board.state.is_given_back
 
 
-def test_sweep_with_forbidden_settings_exits_4_and_calls_nothing(clinic, driver):
-    before = driver.log()
+def test_sweep_with_forbidden_settings_exits_4_and_calls_nothing(clinic, board):
+    before = board.driver.log()
     done = clinic.call("sweep", KERNEL_MATRIX_GPU_SETTINGS="forbid")
     assert done.returncode == 4
     assert "KERNEL_MATRIX_GPU_SETTINGS=forbid" in done.stderr
-    assert driver.log() == before
+    assert board.driver.log() == before
 
 
-def test_a_folder_is_removed_although_a_gpu_is_not_repaired(clinic, driver):
-    driver.change(UUID, reset="!999")
+def test_a_folder_is_removed_although_a_gpu_is_not_repaired(clinic, board):
+    board.driver.change(board.uuid, reset="!999")
     folder = clinic.root / "scratch" / "kernel-matrix-run-1.1.00000000.dead"
     folder.mkdir()
     done = clinic.call("sweep")

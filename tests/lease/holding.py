@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.nvml import H200, SimulatedDriver
+from sim.board import Board
 
 from tests.pipes import read_line
 
@@ -83,7 +83,7 @@ say(json.dumps(told))
 
 
 class Holder:
-    """A process that asks for the simulated H200, holds it, and does what it is told.
+    """A process that asks for the simulated GPU, holds it, and does what it is told.
 
     :param patience_s: how long it waits for a driver that does not clear up, or does not answer.
     :param terms: as :class:`kernel_matrix.lease.LeaseTerms`; ``wait_s`` is 0 unless given.
@@ -93,13 +93,14 @@ class Holder:
         self,
         locks: Path,
         *,
-        driver: SimulatedDriver,
+        board: Board,
         prefix: Sequence[str] = (),
         patience_s: float = 10.0,
         **terms: Any,
     ) -> None:
-        self.process = driver.start(PROGRAM, prefix=prefix)
-        gpu = {"platform": "cuda", "uuid": H200["uuid"], "name": H200["name"], "memory_bytes": H200["memory"]}
+        self.process = board.driver.start(PROGRAM, prefix=prefix)
+        gpu = {"platform": board.platform, "uuid": board.uuid, "name": board.gpu["name"]}
+        gpu["memory_bytes"] = board.gpu["memory"]
         settings = {"gpu": gpu, "locks": str(locks), "patience_s": patience_s, "terms": {"wait_s": 0.0, **terms}}
         self._write(json.dumps(settings))
 

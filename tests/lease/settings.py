@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sim.nvml import H200, SimulatedDriver
+from sim.board import Board
 
 _PROGRAM = """
 import dataclasses, json, os, signal, sys
@@ -76,25 +77,27 @@ class Program:
     """A program that holds settings of one GPU until it is told to end.
 
     :param verb: ``clocks``, ``hard``, ``both``, ``repair`` or ``sweep``.
-    :param die_at: NVML function; the program is killed when it is about to call that for the first time.
+    :param gpu: another GPU than the board.
+    :param die_at: function of the driver's library; the program is killed when it is about to call that the first time.
     """
 
     def __init__(
         self,
-        driver: SimulatedDriver,
+        board: Board,
         folder: Path,
         verb: str,
         *,
-        gpu: dict[str, Any],
+        gpu: Mapping[str, Any] | None = None,
         policy: str = "lock",
         die_at: str = "",
         environment: dict[str, str] | None = None,
         prefix: tuple[str, ...] = (),
         **terms: Any,
     ) -> None:
-        job = {"platform": "cuda", "folder": str(folder), "policy": policy, "die_at": die_at, "terms": terms}
-        job |= {key: gpu[key] for key in ("platform", "uuid", "name") if key in gpu}
-        self._process = driver.start(_PROGRAM, verb, json.dumps(job), prefix=prefix, **(environment or {}))
+        chosen = board.gpu if gpu is None else gpu
+        job = {"platform": board.platform, "folder": str(folder), "policy": policy, "die_at": die_at, "terms": terms}
+        job |= {key: chosen[key] for key in ("platform", "uuid", "name") if key in chosen}
+        self._process = board.driver.start(_PROGRAM, verb, json.dumps(job), prefix=prefix, **(environment or {}))
         self.pid = self._process.pid
 
     def hears(self) -> dict[str, Any]:
@@ -132,16 +135,19 @@ class Program:
 
 
 def killed_while_holding(
-    driver: SimulatedDriver, folder: Path, *, gpu: dict[str, Any] = H200, clock_target: int = 1500
+    board: Board, folder: Path, *, gpu: Mapping[str, Any] | None = None, clock_target: int = 1500
 ) -> Program:
     """A program that was killed while it held the clocks of a GPU, which are locked still."""
-    program = Program(driver, folder, "clocks", gpu=gpu, clock_target=clock_target)
+    program = Program(board, folder, "clocks", gpu=gpu, clock_target=clock_target)
     assert program.hears()["locked"] is True
     program.kill()
     return program
 
 
-def calls(driver: SimulatedDriver) -> list[str]:
+def calls(board: Board) -> list[str]:
     """The setting calls so far: ``SetGpuLockedClocks 1500 1500 -> 0``, without process and GPU."""
-    words = [line.split() for line in driver.log()]
-    return [" ".join([function.removeprefix("nvmlDevice"), *rest]) for _, function, _, *rest in words]
+    words = [line.split() for line in board.driver.log()]
+    return [
+        " ".join([function.removeprefix("nvmlDevice").removeprefix("amdsmi_"), *rest])
+        for _, function, _, *rest in words
+    ]

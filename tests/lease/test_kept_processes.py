@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sim.nvml import H200
 
 PROGRAM = """
-import json, os, subprocess, sys
+import os, subprocess, sys
 from pathlib import Path
 from kernel_matrix.errors import GpuBusyError
 from kernel_matrix.lease import LeaseTerms, KeptProcesses, hold, release_check
-from kernel_matrix.platforms import cuda
-from tests.sim.nvml import World
 
 release_check._LIMIT_S = 0.3
-gpu, locks = cuda.inventory().gpus[0], Path(os.environ["KERNEL_MATRIX_LOCK_DIR"])
+gpu, locks = get_platform(gpu.platform).inventory().gpus[0], Path(os.environ["KERNEL_MATRIX_LOCK_DIR"])
 world, kept, told = World.here(), KeptProcesses(), []
 
 def process():
@@ -51,13 +48,13 @@ def first_cell(held):
 
 
 @pytest.fixture
-def told(driver, tmp_path):
+def told(board, tmp_path):
     """Runs the program with these lines at its end; returns what it printed."""
-    driver.set(H200)
+    board.set()
 
     def run(lines: str) -> Any:
         program = f"{PROGRAM}\n{lines}\nfor one in (judge, candidate):\n    one.kill()\n    one.communicate()\n"
-        return driver.ask(program, KERNEL_MATRIX_LOCK_DIR=str(tmp_path))
+        return board.driver.ask(board.program + program, KERNEL_MATRIX_LOCK_DIR=str(tmp_path))
 
     return run
 

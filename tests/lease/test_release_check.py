@@ -1,7 +1,6 @@
 """How a simulated GPU is left: what lingers is waited for, and told."""
 
 import pytest
-from sim.nvml import H200
 
 from tests.lease.holding import Holder
 
@@ -9,127 +8,131 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def holder(driver, tmp_path, tenant):
+def holder(board, tmp_path, tenant):
     """Holds a GPU on which one process of ours runs, and has memory."""
 
     def make(**options):
-        driver.set(H200)
-        held = Holder(tmp_path, driver=driver, **options).reached()
+        board.set()
+        held = Holder(tmp_path, board=board, **options).reached()
         held.ours = tenant().pid
         held.tell("admit", held.ours)
-        driver.set(with_ours(held))
+        board.set(with_ours(board, held))
         held.tell("look", 1)
         return held
 
     return make
 
 
-def with_ours(holder, **changes):
-    return {**H200, "compute": holder.ours, "memory_used": H200["memory_used"] + 900 * MIB, **changes}
+def with_ours(board, holder, **changes):
+    return {"compute": holder.ours, "memory_used": board.gpu["memory_used"] + 900 * MIB, **changes}
+
+
+def used(board):
+    """MiB in use while nothing runs."""
+    return board.gpu["memory_used"] // MIB
 
 
 def left(told):
     return told["aftermath"]["processes_gone"], told["aftermath"]["memory_back"]
 
 
-@pytest.mark.parametrize("used", [H200["memory_used"], 900 * MIB], ids=["without memory", "with memory"])
-def test_a_process_that_the_driver_still_lists_is_waited_for(driver, holder, used):
+@pytest.mark.parametrize("more", [0, 900 * MIB], ids=["without memory", "with memory"])
+def test_a_process_that_the_driver_still_lists_is_waited_for(board, holder, more):
     held = holder(patience_s=60)
-    driver.set(with_ours(held, memory_used=used))
+    board.set(with_ours(board, held, memory_used=board.gpu["memory_used"] + more))
     held.let_go()
-    driver.set(H200)
+    board.set()
     told = held.end()
     assert left(told) == (True, True)
-    assert told["aftermath"]["reason"] == "none of our processes is listed; 1 MiB in use, 1 MiB before"
+    assert (
+        told["aftermath"]["reason"]
+        == f"none of our processes is listed; {used(board)} MiB in use, {used(board)} MiB before"
+    )
     assert told["exclusive"] == "proven"
 
 
-def test_memory_that_comes_back_late_is_waited_for(driver):
-    driver.set({**H200, "memory_used": MIB})
-    gone, back, used = driver.ask(CLEARING)
+def test_memory_that_comes_back_late_is_waited_for(board):
+    board.set({"memory_used": MIB})
+    gone, back, used = board.driver.ask(board.program + CLEARING)
     assert (gone, back) == (True, True)
     assert used[0] == 900 * MIB
     assert used[-1] == 65 * MIB
 
 
-CLEARING = f"""
-import json
-from kernel_matrix.platforms import Gpu
-from kernel_matrix.platforms.registry import get_platform
+CLEARING = """
 from kernel_matrix.lease.release_check import await_aftermath
 from kernel_matrix.lease.kept_processes import KeptProcesses
 from kernel_matrix.lease.gpu_processes import OwnProcesses
 from kernel_matrix.lease.watch import DeviceWatch
-from tests.sim.nvml import World
-uuid, used = {H200["uuid"]!r}, []
+used = []
 
 class Clearing(DeviceWatch):
     def take_now(self):
         look = super().take_now()
         used.append(look.sample.memory_used_bytes)
-        World.here().change(uuid, memory_used={65 * MIB})
+        World.here().change(gpu.uuid, memory_used=65 << 20)
         return look
 
-with get_platform("cuda").opened():
-    watch = Clearing(Gpu(platform="cuda", uuid=uuid, name=""), OwnProcesses(), period_s=3600)
+with get_platform(gpu.platform).opened():
+    watch = Clearing(gpu, OwnProcesses(), period_s=3600)
     watch.begin()
-    World.here().change(uuid, memory_used={900 * MIB})
+    World.here().change(gpu.uuid, memory_used=900 << 20)
     with watch.running():
         told = await_aftermath(watch, KeptProcesses())
 print(json.dumps([told.processes_gone, told.memory_back, used]))
 """
 
 
-def test_a_process_that_stays_is_told(holder):
+def test_a_process_that_stays_is_told(board, holder):
     held = holder(patience_s=0.1)
     told = held.end()
     assert left(told) == (False, False)
-    assert f"still listed: {held.ours} (sleep); 901 MiB in use, 1 MiB before" in told["aftermath"]["reason"]
+    memory = f"{used(board) + 900} MiB in use, {used(board)} MiB before"
+    assert f"still listed: {held.ours} (sleep); {memory}" in told["aftermath"]["reason"]
 
 
-def test_memory_that_stays_is_told(driver, holder):
+def test_memory_that_stays_is_told(board, holder):
     held = holder(patience_s=0.1)
-    driver.set(with_ours(held, compute="", memory_used=H200["memory_used"] + 65 * MIB))
+    board.set(with_ours(board, held, compute="", memory_used=board.gpu["memory_used"] + 65 * MIB))
     told = held.end()
     assert left(told) == (True, False)
-    assert told["aftermath"]["reason"].endswith("66 MiB in use, 1 MiB before")
+    assert told["aftermath"]["reason"].endswith(f"{used(board) + 65} MiB in use, {used(board)} MiB before")
 
 
-def test_memory_is_unknown_with_foreign_processes(driver, holder):
+def test_memory_is_unknown_with_foreign_processes(board, holder):
     held = holder(patience_s=60)
-    driver.set(with_ours(held, compute="1"))
+    board.set(with_ours(board, held, compute="1"))
     told = held.end()
     assert left(told) == (True, None)
     assert "none of our processes is listed; foreign: 1 (" in told["aftermath"]["reason"]
 
 
-def test_memory_is_unknown_if_it_was_suspicious_before(driver, tmp_path):
-    driver.set({**H200, "memory_used": 3000 * MIB})
-    held = Holder(tmp_path, driver=driver, patience_s=0.1).reached()
-    driver.set({**H200, "memory_used": 5000 * MIB})
+def test_memory_is_unknown_if_it_was_suspicious_before(board, tmp_path):
+    board.set({"memory_used": 3000 * MIB})
+    held = Holder(tmp_path, board=board, patience_s=0.1).reached()
+    board.set({"memory_used": 5000 * MIB})
     assert left(held.end()) == (True, None)
 
 
-def test_release_check_does_not_wait_for_unknown_memory(driver, tmp_path):
-    mute = {key: value for key, value in H200.items() if not key.startswith("memory_used")}
-    driver.set(mute)
-    told = Holder(tmp_path, driver=driver, patience_s=60).reached().end()
+def test_release_check_does_not_wait_for_unknown_memory(board, tmp_path):
+    board.set({"memory_used": None, "memory_reserved": None})
+    told = Holder(tmp_path, board=board, patience_s=60).reached().end()
     assert left(told) == (True, None)
     assert "does not say how much memory" in told["aftermath"]["reason"]
 
 
-def test_a_gpu_lost_meanwhile_tells_nothing(driver, holder):
+def test_a_gpu_lost_meanwhile_tells_nothing(board, holder):
     held = holder(patience_s=60)
     held.let_go()
-    driver.set({**H200, "lost": "!15"})
+    board.set({"lost": board.lost})
     told = held.end()
     assert left(told) == (None, None)
     assert told["lost"] in told["aftermath"]["reason"]
 
 
-def test_a_driver_that_stumbles_meanwhile_is_asked_again(driver, holder):
+def test_a_driver_that_stumbles_meanwhile_is_asked_again(board, holder):
     held = holder(patience_s=60)
     held.let_go()
-    driver.set({**H200, "compute": "!4"})
-    driver.set(H200)
+    board.set({"compute": board.refused})
+    board.set()
     assert left(held.end()) == (True, True)

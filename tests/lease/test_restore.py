@@ -23,18 +23,18 @@ UUID = H200["uuid"]
         ("base", 1530, "confirmed"),
     ],
 )
-def test_clock_has_left_beyond_the_spread_of_readings(driver, tmp_path, target, chosen, state):
-    driver.set({**H200, "clock_sm": chosen})
-    program = Program(driver, tmp_path, "clocks", gpu=H200, clock_target=target, memory_clock="off")
+def test_clock_has_left_beyond_the_spread_of_readings(nvidia, tmp_path, target, chosen, state):
+    nvidia.set({"clock_sm": chosen})
+    program = Program(nvidia, tmp_path, "clocks", clock_target=target, memory_clock="off")
     program.hears()
     assert program.end()["reset"] == state
 
 
-def test_a_symbolic_clock_has_left_only_for_what_it_was_before(driver, tmp_path):
-    driver.set(H200)
-    program = Program(driver, tmp_path, "clocks", gpu=H200, memory_clock="off")
+def test_a_symbolic_clock_has_left_only_for_what_it_was_before(nvidia, tmp_path):
+    nvidia.set()
+    program = Program(nvidia, tmp_path, "clocks", memory_clock="off")
     program.hears()
-    driver.change(UUID, clock_sm=1200)
+    nvidia.driver.change(UUID, clock_sm=1200)
     after = program.end()
     assert after["reset"] == "unconfirmed"
     assert (
@@ -43,11 +43,11 @@ def test_a_symbolic_clock_has_left_only_for_what_it_was_before(driver, tmp_path)
     )
 
 
-def test_changed_memory_clock_must_leave_its_lock_too(driver, tmp_path):
-    driver.set({**H200, "clock_memory": 1593})
-    program = Program(driver, tmp_path, "clocks", gpu=H200, clock_target=1500)
+def test_changed_memory_clock_must_leave_its_lock_too(nvidia, tmp_path):
+    nvidia.set({"clock_memory": 1593})
+    program = Program(nvidia, tmp_path, "clocks", clock_target=1500)
     program.hears()
-    driver.change(UUID, clock_memory=3201)
+    nvidia.driver.change(UUID, clock_memory=3201)
     after = program.end()
     assert after["reset"] == "unconfirmed"
     assert "was 1593 MHz before the lock, 3201 MHz before the reset, and 3201 MHz after it" in after["reset_reason"]

@@ -4,20 +4,15 @@ import os
 from pathlib import Path
 
 import pytest
-from sim.nvml import H200
 
 from tests.lease.conftest import end
 from tests.lease.holding import Holder
 
-PREAMBLE = f"""
-import json, threading, time
-from kernel_matrix.platforms import Gpu
-from kernel_matrix.platforms.registry import get_platform
+PREAMBLE = """
+import threading, time
 from kernel_matrix.lease.gpu_processes import OwnProcesses
 from kernel_matrix.lease.watch import DeviceWatch
-from tests.sim.nvml import World
-gpu = Gpu(platform="cuda", uuid={H200["uuid"]!r}, name="")
-library = get_platform("cuda").opened()
+library = get_platform(gpu.platform).opened()
 library.__enter__()
 def await_looks(count):
     while len(watch.snapshots) < count:
@@ -26,19 +21,20 @@ def await_looks(count):
 
 
 @pytest.mark.parametrize("kind", ["compute", "graphics", "mps"])
-def test_a_foreign_process_that_comes_and_goes_is_in_the_looks(driver, tmp_path, tenant, kind):
-    driver.set(H200)
-    holder = Holder(tmp_path, driver=driver).reached()
+def test_a_foreign_process_that_comes_and_goes_is_in_the_looks(board, tmp_path, tenant, kind):
+    board.needs_list(kind)
+    board.set()
+    holder = Holder(tmp_path, board=board).reached()
     ours, stranger = tenant(), tenant()
     holder.tell("admit", ours.pid)
-    driver.set({**H200, "compute": ours.pid})
+    board.set({"compute": ours.pid})
     holder.tell("look", 1)
-    driver.set({**H200, "compute": ours.pid, kind: f"{ours.pid} {stranger.pid}"})
+    board.set({"compute": ours.pid, kind: f"{ours.pid} {stranger.pid}"})
     holder.tell("look", 1)
-    driver.set({**H200, "compute": ours.pid})
+    board.set({"compute": ours.pid})
     end(stranger)
     holder.tell("look", 1)
-    driver.set(H200)
+    board.set()
     told = holder.end()
     foreign = [look[1] for look in told["looks"]]
     assert [stranger.pid] in foreign
@@ -48,32 +44,33 @@ def test_a_foreign_process_that_comes_and_goes_is_in_the_looks(driver, tmp_path,
     assert f"{stranger.pid} (sleep)" in told["reason"]
 
 
-def test_each_of_many_visits_is_seen(driver, tmp_path, tenant):
+def test_each_of_many_visits_is_seen(board, tmp_path, tenant):
     """A stranger that stays for one look only, twenty times over."""
-    driver.set(H200)
-    holder = Holder(tmp_path, driver=driver).reached()
+    board.set()
+    holder = Holder(tmp_path, board=board).reached()
     strangers = [tenant() for _ in range(20)]
     for stranger in strangers:
-        driver.set({**H200, "compute": stranger.pid})
+        board.set({"compute": stranger.pid})
         holder.tell("look", 1)
-        driver.set(H200)
+        board.set()
     told = holder.end()
     assert told["foreign"] == sorted(stranger.pid for stranger in strangers)
 
 
-def test_a_foreign_process_that_comes_at_the_very_end_is_seen(driver, tmp_path):
-    driver.set(H200)
-    holder = Holder(tmp_path, driver=driver).reached()
-    driver.set({**H200, "graphics": 1})
+def test_a_foreign_process_that_comes_at_the_very_end_is_seen(board, tmp_path):
+    board.set()
+    holder = Holder(tmp_path, board=board).reached()
+    board.set({board.kinds[-1]: 1})
     told = holder.end()
     assert (told["exclusive"], told["foreign"]) == ("unproven", [1])
 
 
-def test_looks_that_are_overdue_are_left_out(driver):
+def test_looks_that_are_overdue_are_left_out(board):
     """Were they made up for, several would fall into one period."""
-    driver.set(H200)
-    times = driver.ask(
-        PREAMBLE
+    board.set()
+    times = board.driver.ask(
+        board.program
+        + PREAMBLE
         + """
 watch = DeviceWatch(gpu, OwnProcesses(), period_s=0.02)
 def stall(look):
@@ -89,11 +86,12 @@ print(json.dumps([look.sample.at_ns for look in watch.snapshots]))
     assert all(after_next - one > 20_000_000 for one, after_next in zip(times, times[2:], strict=False))
 
 
-def test_a_process_that_leaves_while_it_is_looked_at_is_nobody(driver):
+def test_a_process_that_leaves_while_it_is_looked_at_is_nobody(board):
     """It was listed, and had ended when its name was asked for: the second list tells that it is not on the GPU."""
-    driver.set({**H200, "compute": "4194304"})
-    looks = driver.ask(
-        PREAMBLE
+    board.set({"compute": "4194304"})
+    looks = board.driver.ask(
+        board.program
+        + PREAMBLE
         + """
 class Leaving(OwnProcesses):
     def owner_of(self, pid):
@@ -109,11 +107,12 @@ print(json.dumps([[look.sample.pids, look.own, look.foreign] for look in looks])
     assert looks == [[[4194304], [], [4194304]], [[4194304], [], []]]
 
 
-def test_process_admitted_during_a_snapshot_is_ours(driver, tenant):
+def test_process_admitted_during_a_snapshot_is_ours(board, tenant):
     process = tenant()
-    driver.set({**H200, "compute": process.pid})
-    look = driver.ask(
-        PREAMBLE
+    board.set({"compute": process.pid})
+    look = board.driver.ask(
+        board.program
+        + PREAMBLE
         + """
 class Late(OwnProcesses):
     def owner_of(self, pid):
@@ -127,10 +126,11 @@ print(json.dumps([look.own, look.foreign]))
     assert look == [[process.pid], []]
 
 
-def test_who_listens_is_told_of_every_look_until_he_leaves(driver):
-    driver.set(H200)
-    heard, looks, after = driver.ask(
-        PREAMBLE
+def test_who_listens_is_told_of_every_look_until_he_leaves(board):
+    board.set()
+    heard, looks, after = board.driver.ask(
+        board.program
+        + PREAMBLE
         + """
 watch, heard = DeviceWatch(gpu, OwnProcesses()), []
 with watch.running():
@@ -145,10 +145,11 @@ print(json.dumps([left, len(watch.snapshots), len(heard)]))
     assert looks >= heard + 2 >= 4
 
 
-def test_watch_ends_with_its_context_and_measures_its_cost(driver):
-    driver.set(H200)
-    alive, cost, looks = driver.ask(
-        PREAMBLE
+def test_watch_ends_with_its_context_and_measures_its_cost(board):
+    board.set()
+    alive, cost, looks = board.driver.ask(
+        board.program
+        + PREAMBLE
         + """
 watch = DeviceWatch(gpu, OwnProcesses(), period_s=3600)
 with watch.running():
@@ -160,8 +161,8 @@ print(json.dumps([threading.active_count(), watch.cpu_s, len(watch.snapshots)]))
     assert cost > 0
 
 
-def test_a_watch_left_running_does_not_keep_the_interpreter(driver):
-    driver.set(H200)
+def test_a_watch_left_running_does_not_keep_the_interpreter(board):
+    board.set()
     program = """
 watch = DeviceWatch(gpu, OwnProcesses())
 running = watch.running()
@@ -169,27 +170,27 @@ running.__enter__()
 await_looks(1)
 print(json.dumps("the end"))
 """
-    assert driver.ask(PREAMBLE + program) == "the end"
+    assert board.driver.ask(board.program + PREAMBLE + program) == "the end"
 
 
-def test_hung_driver_is_not_waited_for_forever(driver, tmp_path):
-    driver.set(H200)
+def test_hung_driver_is_not_waited_for_forever(board, tmp_path):
+    board.set()
     (tmp_path / "locks").mkdir()
-    holder = Holder(tmp_path / "locks", driver=driver, patience_s=0.2).reached()
+    holder = Holder(tmp_path / "locks", board=board, patience_s=0.2).reached()
     holder.tell("look", 1)
-    hang(driver)
+    hang(board)
     holder.tell("lost")
     told = holder.end()
     assert "has not answered" in told["lost"]
     assert told["exclusive"] == "unproven"
     assert told["aftermath"]["processes_gone"] is None
-    driver.set(H200)
-    Holder(tmp_path / "locks", driver=driver).reached().end()
+    board.set()
+    Holder(tmp_path / "locks", board=board).reached().end()
 
 
-def hang(driver):
+def hang(board):
     """Every question to the driver from now on waits for ever: its world is a pipe that nobody writes."""
-    world = Path(driver.environment["KERNEL_MATRIX_SIM_WORLD"])
+    world = Path(board.driver.environment[board.world.VARIABLE])
     pipe = world.with_suffix(".pipe")
     os.mkfifo(pipe)
     pipe.replace(world)

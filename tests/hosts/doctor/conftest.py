@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from sim.board import Board
 from sim.nvml import SimulatedDriver
 
 from tests.hosts.doctor.clinic import Clinic
@@ -17,6 +18,12 @@ from tests.hosts.doctor.daemon import INFO, answering
 def gpu_clinic(clinic: Clinic, driver: SimulatedDriver) -> Clinic:
     """On the simulated driver's GPUs."""
     return Clinic(clinic.root, driver.environment)
+
+
+@pytest.fixture
+def board_clinic(clinic: Clinic, board: Board) -> Clinic:
+    """On a simulated GPU of each vendor in turn."""
+    return Clinic(clinic.root, board.driver.environment)
 
 
 @pytest.fixture

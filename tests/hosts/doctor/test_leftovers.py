@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sim.nvml import H200, SimulatedDriver
+from sim.board import Board
 
 from tests.hosts.doctor.clinic import Clinic, Report
 from tests.lease.settings import killed_while_holding
@@ -19,20 +19,21 @@ def left_here(report: Report) -> list[dict[str, str]]:
     return [line for line in lines if line["verdict"] != "ok" and "/sys/fs/cgroup" not in line["found"]]
 
 
-def test_clocks_of_a_dead_runner_fail_until_swept(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
-    driver.set(H200)
-    killed_while_holding(driver, gpu_clinic.root / "locks")
-    calls = driver.log()
+def test_clocks_of_a_dead_runner_fail_until_swept(board_clinic: Clinic, board: Board) -> None:
+    board.set()
+    killed_while_holding(board, board_clinic.root / "locks")
+    calls = board.driver.log()
 
-    report = gpu_clinic.examine("--sandbox", "process")
+    report = board_clinic.examine("--sandbox", "process")
     (line,) = left_here(report)
     assert (report.code, line["verdict"]) == (4, "fail")
-    assert line["found"] == f"SM clock, memory clock of {H200['uuid']}, set by run run-7, whose runner is gone"
+    clocks = "SM clock, memory clock" if board.locked.memory_locked else "SM clock"
+    assert line["found"] == f"{clocks} of {board.uuid}, set by run run-7, whose runner is gone"
     assert "kernel-matrix sweep" in line["advice"]
-    assert driver.log() == calls
+    assert board.driver.log() == calls
 
-    assert gpu_clinic.call("sweep").returncode == 0
-    assert left_here(gpu_clinic.examine("--sandbox", "process")) == []
+    assert board_clinic.call("sweep").returncode == 0
+    assert left_here(board_clinic.examine("--sandbox", "process")) == []
 
 
 def test_a_folder_of_a_dead_run_is_a_warning_and_stays(clinic: Clinic) -> None:

@@ -1,0 +1,116 @@
+"""One simulated GPU of each vendor, with what a test of all vendors needs to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sim import nvml
+from tests.sim.amd_smi import MI300X, PERF_DETERMINISM, AmdWorld, SimulatedAmdDriver
+from tests.sim.driver import DriverPrograms, SetState, World
+from tests.sim.nvml import H200, SimulatedDriver
+
+_IMPORTS = """
+import json
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.registry import get_platform
+from {module} import {world} as World
+gpu = Gpu(platform={platform!r}, uuid={uuid!r}, name="")
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """A simulated GPU that is alone in its world."""
+
+    platform: str
+    driver: DriverPrograms
+    world: type[World]
+    """Class of the driver's world, for programs in it."""
+    gpu: Mapping[str, Any]
+    """What the driver says of it, unless told otherwise; and its platform."""
+    lost: str
+    """What every query of a lost device answers."""
+    refused: str
+    """What a query answers that has failed for once."""
+    not_permitted: int
+    """Code with which it refuses a setting to who is not root."""
+    locked: SetState
+    """What is set on it while its clocks are locked to 1500 MHz."""
+    lock_function: str
+    """Function of the driver's library that locks the SM clock."""
+    by_hand: tuple[str, ...]
+    """Commands with which an administrator gives the settings back."""
+    divided: Mapping[str, Any]
+    """What the driver says of a device that is divided into parts."""
+    kinds: tuple[str, ...] = ("compute",)
+    """Lists of processes that the driver has."""
+
+    @property
+    def uuid(self) -> str:
+        """The driver's UUID."""
+        return str(self.gpu["uuid"])
+
+    @property
+    def clock(self) -> int:
+        """SM clock that the driver chooses, MHz."""
+        return int(self.gpu["clock_sm"])
+
+    @property
+    def state(self) -> SetState:
+        """What is set on it now."""
+        return self.driver.state(self.uuid)
+
+    @property
+    def program(self) -> str:
+        """Beginning of a program in this world: imports of ``json``, ``get_platform`` and ``World``, and ``gpu``."""
+        names = {"module": self.world.__module__, "world": self.world.__name__}
+        return _IMPORTS.format(**names, platform=self.platform, uuid=self.uuid)
+
+    def needs_list(self, kind: str) -> None:
+        """Skip the test if the driver has no list of such processes."""
+        if kind not in self.kinds:
+            pytest.skip(f"this driver has no list of {kind} processes")
+
+    def set(self, changes: Mapping[str, Any] | None = None, **host: Any) -> None:
+        """Make the world so, with what ``changes`` about the GPU and with these keys of the host."""
+        self.driver.set({**self.gpu, **(changes or {})}, **host)
+
+
+def nvidia_board(library: Path, folder: Path) -> Board:
+    """An H200."""
+    return Board(
+        platform="cuda",
+        driver=SimulatedDriver(library, folder / "world"),
+        world=nvml.World,
+        gpu=H200,
+        lost="!15",
+        not_permitted=4,
+        locked=SetState(sm_locked=(1500, 1500), memory_locked=(3201, 3201)),
+        lock_function="nvmlDeviceSetGpuLockedClocks",
+        by_hand=tuple(f"`nvidia-smi -i {H200['uuid']} {option}`" for option in ("-rgc", "-rmc", "-c 0")),
+        refused="!4",
+        divided={"mig": "1 1"},
+        kinds=("compute", "graphics", "mps"),
+    )
+
+
+def amd_board(library: Path, folder: Path) -> Board:
+    """An MI300X."""
+    return Board(
+        platform="rocm",
+        driver=SimulatedAmdDriver(library, folder / "amd-world"),
+        world=AmdWorld,
+        gpu=MI300X,
+        lost="!31",
+        not_permitted=10,
+        locked=SetState(sm_locked=(0, 1500), perf_level=PERF_DETERMINISM),
+        lock_function="amdsmi_set_gpu_perf_determinism_mode",
+        by_hand=("`amd-smi reset --perf-determinism`",),
+        refused="!10",
+        divided={"partition": "CPX"},
+    )
