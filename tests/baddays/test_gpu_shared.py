@@ -5,30 +5,23 @@ from __future__ import annotations
 import json
 
 import pytest
-from sim.nvml import H200, SetState
 
 from tests.baddays.field import RUN_LIMIT_S
-from tests.baddays.gpu_field import UUID
 from tests.pipes import read_line
 
 ROUNDS = 100
 
 FIGHT = f"""
-import json, os, subprocess, sys, time
+import os, subprocess, sys, time
 from pathlib import Path
-import pynvml
 from kernel_matrix.model.enums import ClockPolicy
-from kernel_matrix.platforms import Gpu
 from kernel_matrix.lease import LeaseTerms, hold
-from tests.sim.nvml import World
 
 folder, world = Path(sys.argv[1]), World.here()
-gpu = Gpu(platform="cuda", uuid={UUID!r}, name="NVIDIA H200", memory_bytes=1 << 37)
-terms = LeaseTerms(wait_s=120, clocks=ClockPolicy.LOCK)
-pynvml.nvmlInit()
+terms = LeaseTerms(wait_s=120, clocks=ClockPolicy.LOCK, clock_target=1500)
 
 def clock():
-    return pynvml.nvmlDeviceGetClockInfo(pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid), pynvml.NVML_CLOCK_SM)
+    return get_platform(gpu.platform).clocks(gpu)[0]
 
 seen = []
 print("ready", flush=True)
@@ -49,11 +42,11 @@ print(json.dumps(seen))
 """
 
 
-def test_two_hundred_rounds_between_two_processes(driver, tmp_path):
-    driver.set(H200)
+def test_two_hundred_rounds_between_two_processes(board, tmp_path):
+    board.set()
     locks = tmp_path / "locks"
     locks.mkdir()
-    fighters = [driver.start(FIGHT, str(locks)) for _ in range(2)]
+    fighters = [board.driver.start(board.program + FIGHT, str(locks)) for _ in range(2)]
     for fighter in fighters:
         assert read_line(fighter) == "ready\n"
     for fighter in fighters:
@@ -63,17 +56,18 @@ def test_two_hundred_rounds_between_two_processes(driver, tmp_path):
     assert [fighter.returncode for fighter in fighters] == [0, 0]
     assert [len(rounds) for rounds in seen] == [ROUNDS] * 2
     assert [one for rounds in seen for one in rounds if one[:5] != [True, 1500, "proven", "confirmed", ""]] == []
-    assert driver.state(UUID) == SetState()
-    _check_turns(driver.log())
+    assert board.state.is_given_back
+    _check_turns(board)
 
 
-def _check_turns(log):
+def _check_turns(board):
     """Who locks has the GPU until the same one resets; and both had their turns."""
-    lines = [line.split() for line in log if "GpuLockedClocks" in line]
+    functions = (board.lock_function, board.reset_function)
+    lines = [words for line in board.driver.log() if (words := line.split())[1] in functions]
     turns = list(zip(lines[::2], lines[1::2], strict=True))
     assert len(turns) == 2 * ROUNDS
     for locked, reset in turns:
-        assert (locked[1], reset[1]) == ("nvmlDeviceSetGpuLockedClocks", "nvmlDeviceResetGpuLockedClocks")
+        assert (locked[1], reset[1]) == functions
         assert locked[0] == reset[0]
     assert len({locked[0] for locked, _ in turns}) == 2
 

@@ -43,6 +43,8 @@ class Board:
     """What is set on it while its clocks are locked to 1500 MHz."""
     lock_function: str
     """Function of the driver's library that locks the SM clock."""
+    reset_function: str
+    """Function that gives it back."""
     by_hand: tuple[str, ...]
     """Commands with which an administrator gives the settings back."""
     divided: Mapping[str, Any]
@@ -92,6 +94,7 @@ def nvidia_board(library: Path, folder: Path) -> Board:
         not_permitted=4,
         locked=SetState(sm_locked=(1500, 1500), memory_locked=(3201, 3201)),
         lock_function="nvmlDeviceSetGpuLockedClocks",
+        reset_function="nvmlDeviceResetGpuLockedClocks",
         by_hand=tuple(f"`nvidia-smi -i {H200['uuid']} {option}`" for option in ("-rgc", "-rmc", "-c 0")),
         refused="!4",
         divided={"mig": "1 1"},
@@ -110,6 +113,7 @@ def amd_board(library: Path, folder: Path) -> Board:
         not_permitted=10,
         locked=SetState(sm_locked=(0, 1500), perf_level=PERF_DETERMINISM),
         lock_function="amdsmi_set_gpu_perf_determinism_mode",
+        reset_function="amdsmi_set_gpu_perf_level",
         by_hand=("`amd-smi reset --perf-determinism`",),
         refused="!10",
         divided={"partition": "CPX"},

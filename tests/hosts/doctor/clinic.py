@@ -88,7 +88,7 @@ class Clinic:
             "KERNEL_MATRIX_STATE_DIR": str(self.root / "state"),
             "KERNEL_MATRIX_HOST_FILE": str(self.root / "host.toml"),
             "KERNEL_MATRIX_GPU_SETTINGS": "allow",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}",
             "DOCKER_HOST": NOBODY,
             **environment,
         }

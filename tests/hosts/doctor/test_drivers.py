@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sim.amd_smi import MI300X, RX_7900_XTX, SimulatedAmdDriver
 from sim.nvml import H200, RTX_4090, SimulatedDriver
 
 from kernel_matrix.platforms import Gpu, PlatformInventory
@@ -57,3 +58,28 @@ def test_a_lost_gpu_is_a_fault_and_its_neighbour_is_listed(gpu_clinic: Clinic, d
     assert "fell off the bus" in report["GPUs"]["found"]
     assert report.about("GPU 0") == []
     assert report.verdict("GPU 1") == "ok"
+
+
+def test_a_lost_amd_gpu_is_a_fault_and_its_neighbour_is_listed(clinic: Clinic, amd_driver: SimulatedAmdDriver) -> None:
+    amd_driver.set({**MI300X, "lost": "!31"}, RX_7900_XTX)
+    report = Clinic(clinic.root, amd_driver.environment).examine("--sandbox", "process")
+    assert report.verdict("GPUs") == "fail"
+    assert report.about("GPU 0") == []
+    assert "target gfx1100" in report["GPU 1"]["found"]
+
+
+def test_an_amd_driver_that_does_not_open_is_a_fault(clinic: Clinic, amd_driver: SimulatedAmdDriver) -> None:
+    amd_driver.set(MI300X, init="!34")
+    report = Clinic(clinic.root, amd_driver.environment).examine("--sandbox", "process")
+    assert (report.verdict("AMD driver"), report.code) == ("fail", 4)
+
+
+def test_that_cells_do_not_run_on_amd_gpus_is_told(clinic: Clinic, amd_driver: SimulatedAmdDriver) -> None:
+    amd_driver.set(MI300X)
+    report = Clinic(clinic.root, amd_driver.environment).examine("--sandbox", "process")
+    assert report["AMD driver"]["found"] == "6.12.12"
+    assert report.verdict("AMD GPUs") == "warn"
+
+
+def test_without_an_amd_gpu_nothing_is_said_of_amd(clinic: Clinic) -> None:
+    assert [line for line in clinic.examine("--sandbox", "process").findings if "AMD" in line["subject"]] == []

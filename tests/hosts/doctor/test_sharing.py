@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sim.board import Board
 from sim.nvml import A100, H200, SimulatedDriver
 
 from tests.hosts.doctor.clinic import Clinic
@@ -19,6 +20,14 @@ def test_modes_in_which_nobody_is_alone_are_faults(gpu_clinic: Clinic, driver: S
         shared = [line for line in report.about(subject) if line["verdict"] == "fail"]
         assert [line["found"].partition(":")[0] for line in shared] == [f"GPU {number}"]
         assert "cells are refused" in shared[0]["found"]
+
+
+def test_a_divided_gpu_is_a_fault(board_clinic: Clinic, board: Board) -> None:
+    board.set(board.divided)
+    line = board_clinic.examine("--sandbox", "process")["MIG"]
+    assert line["verdict"] == "fail"
+    assert "cells are refused" in line["found"]
+    assert line["advice"]
 
 
 def test_they_are_warnings_where_the_matrix_allows_them(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:

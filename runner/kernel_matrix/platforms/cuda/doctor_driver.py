@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from kernel_matrix.platforms import Gpu, PlatformInventory
+from kernel_matrix.platforms import PlatformInventory
 from kernel_matrix.platforms.check_result import CheckResult, fail, ok, warn
-
-_GIB = 1 << 30
+from kernel_matrix.platforms.driver_checks import examine_gpus
 
 _OTHER_MACHINES = {
     Path("/dev/dxg"): (
@@ -37,16 +36,7 @@ def examine_driver(inventory: PlatformInventory) -> Iterator[CheckResult]:
         yield fail("NVIDIA driver", reason, "until then, cells for GPUs cannot run here")
     else:
         yield ok("NVIDIA driver", f"none, and so no GPU: {reason}")
-    if gpus and reason:
-        yield fail("GPUs", f"not all of them answer: {reason}", "until then, cells run only on the others")
-    for gpu in gpus:
-        yield _describe(gpu)
-
-
-def _describe(gpu: Gpu) -> CheckResult:
-    capability = f"compute capability {gpu.compute_capability or 'unknown'}"
-    memory = f"{gpu.memory_bytes / _GIB:.0f} GiB"
-    return ok(f"GPU {gpu.index}", f"{gpu.name}, {gpu.uuid}, {capability}, {memory}, driver {gpu.driver or 'unknown'}")
+    yield from examine_gpus(inventory, "compute capability")
 
 
 def _library_is_installed() -> bool:

@@ -22,7 +22,6 @@ from kernel_matrix.platforms.defaults import (
     driver_note,
     driver_skip_reason,
     examine_access,
-    examine_driver,
     examine_toolkit,
     local_compiler,
     process_access,
@@ -31,6 +30,7 @@ from kernel_matrix.platforms.defaults import (
 )
 from kernel_matrix.platforms.rocm.clocks import clock_choices
 from kernel_matrix.platforms.rocm.details import details
+from kernel_matrix.platforms.rocm.doctor_driver import examine_driver
 from kernel_matrix.platforms.rocm.inventory import inventory
 from kernel_matrix.platforms.rocm.modes import modes
 from kernel_matrix.platforms.rocm.processes import processes

@@ -74,6 +74,15 @@ def call(function: str, *arguments: Any) -> None:
         raise SmiError(code, function)
 
 
+def is_installed() -> bool:
+    """Return whether the library is installed; if it is, a driver that does not answer is a fault."""
+    try:
+        _library()
+    except SmiError:
+        return False
+    return True
+
+
 def init() -> None:
     """Open the library for GPUs."""
     call("amdsmi_init", _AMD_GPUS)
