@@ -185,6 +185,7 @@ class _CheckRunner:
                 pids=_OWN_PIDS + limits.jobs * _PIDS_EACH,
             ),
             lends_memory=True,
+            has_ranks=True,  # some problems may
             uid=BASELINE_UID,
             contestant=_NAME,
         )
@@ -244,6 +245,7 @@ def _make_job(cell_id: str, subject: ProblemCheckSubject) -> JudgeJob:
         mutates_inputs=problem.mutates_inputs,
         contract=problem.contract,
         random=problem.random,
+        ranks=problem.ranks,
     )
 
 

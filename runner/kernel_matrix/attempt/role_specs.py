@@ -55,6 +55,11 @@ class CellPlacement:
         return get_platform(self.gpu.platform)
 
     @property
+    def ranks(self) -> int:
+        """Number of processes of each contestant that make a call together."""
+        return self.cell.problem.ranks
+
+    @property
     def visible_gpu(self) -> Gpu | None:
         """The device to show inside; None for a CPU, which is always visible."""
         return self.gpu if self.platform.IS_ACCELERATOR else None
@@ -77,7 +82,7 @@ def judge_spec(place: CellPlacement, folders: SessionFolders) -> RoleSpec:
         ),
         env=_settings(place),
         gpu=place.visible_gpu,
-        limits=lender_limits(place.cell.policy),
+        limits=lender_limits(place.cell.policy, place.ranks),
         lends_memory=True,
         uid=judge_uid(),
     )
@@ -86,6 +91,7 @@ def judge_spec(place: CellPlacement, folders: SessionFolders) -> RoleSpec:
 def contestant_spec(place: CellPlacement, folders: SessionFolders, contestant: Contestant) -> RoleSpec:
     """Describe a contestant: it sees its source and its channel to the judge. All are confined alike."""
     preloads = [part for module in contestant.preloads for part in ("--preload", module)]
+    ranks = ("--ranks", str(place.ranks)) if place.ranks > 1 else ()
     return RoleSpec(
         role=contestant.role,
         labels=place.labels,
@@ -93,14 +99,15 @@ def contestant_spec(place: CellPlacement, folders: SessionFolders, contestant: C
         image=place.image_id,
         environment=place.environment,
         module="kernel_matrix.inside.worker.worker",
-        args=("--channel", CHANNEL, "--code", CODE, "--device", place.gpu.inside, *preloads),
+        args=("--channel", CHANNEL, "--code", CODE, "--device", place.gpu.inside, *preloads, *ranks),
         mounts=(
             Mount(source=folders.code(contestant.name), target=CODE),
             Mount(source=folders.channel_to(contestant.name), target=CHANNEL),
         ),
         env=_settings(place),
         gpu=place.visible_gpu,
-        limits=_limits(place.cell.policy),
+        limits=_limits(place.cell.policy, place.ranks),
+        has_ranks=place.ranks > 1,
         uid=contestant.uid,
         contestant=contestant.name,
     )
@@ -123,7 +130,8 @@ def candidate_spec(place: CellPlacement, folders: SessionFolders, candidate: Con
 def builder_spec(place: CellPlacement, code: Mount, channel: Mount) -> RoleSpec:
     """Describe the builder: the same source and settings as the candidate, and no GPU."""
     # Triton compiles for specific calls, so the host sends these to the builder first.
-    ahead = ("--ahead",) if place.cell.candidate.language is Language.TRITON else ()
+    can_call = place.ranks == 1  # a builder has no other ranks that collectives could reach
+    ahead = ("--ahead",) if place.cell.candidate.language is Language.TRITON and can_call else ()
     return RoleSpec(
         role=Role.BUILDER,
         labels=place.labels,
@@ -193,6 +201,7 @@ def judge_job(place: CellPlacement, seed: str, contestants: Sequence[ContestantS
         peak=_peak(place),
         contract=cell.problem.contract,
         random=cell.problem.random,
+        ranks=place.ranks,
         own_kernels=scan.own_kernels,
         require_own_kernel=policy.require_own_kernel and cell.candidate.language in HAS_KERNELS,
         check_health=policy.health_probe and place.visible_gpu is not None,
@@ -244,9 +253,9 @@ def _interpreter(place: CellPlacement) -> dict[str, str]:
     return {"TRITON_INTERPRET": "1"} if place.platform.interprets(place.cell.candidate.language) else {}
 
 
-def lender_limits(policy: Policy) -> ResourceLimits:
+def lender_limits(policy: Policy, ranks: int = 1) -> ResourceLimits:
     """Return the limits of a role that lends memory, which is a file where processes share the host's memory."""
-    limits = _limits(policy, memory_factor=2)
+    limits = _limits(policy, memory_factor=2 * ranks)
     return replace(limits, file_bytes=max(limits.file_bytes, limits.memory_bytes))
 
 

@@ -16,8 +16,8 @@ _LOG_TAIL = 8 << 10
 
 
 def tools_for(cell: Cell, gpu: Gpu) -> tuple[str, ...]:
-    """Return the tools that the candidate of ``cell`` runs under on ``gpu``; none on a CPU."""
-    return cell.policy.sanitize if get_platform(gpu.platform).SANITIZER else ()
+    """Return the tools that the candidate of ``cell`` runs under on ``gpu``; none on a CPU, and for several ranks."""
+    return cell.policy.sanitize if get_platform(gpu.platform).SANITIZER and cell.problem.ranks == 1 else ()
 
 
 def was_sanitized(gpu: Gpu, tool: str, log: str) -> bool:

@@ -62,6 +62,7 @@ def problem_document(problem: Problem) -> dict[str, Any]:
         "outliers": problem.outliers,
         "mutates_inputs": problem.mutates_inputs,
         "random": problem.random,
+        "ranks": problem.ranks,
         "digest": problem.digest,
         "description": problem.description,
     }

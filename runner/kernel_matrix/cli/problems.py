@@ -164,6 +164,7 @@ def _facts(problem: Problem) -> dict[str, str]:
         "no outlier inputs": not problem.outliers,
         "writes into its inputs": problem.mutates_inputs,
         "random outputs": problem.random,
+        f"calls by {problem.ranks} ranks together": problem.ranks > 1,
     }
     tolerance = [f"{name} {value:g}" for name, value in problem.tolerance.items()]
     facts = {

@@ -129,6 +129,7 @@ def _survey_with(
         gpu_reason="; ".join(filter(None, (*missing, *PLATFORMS.faults()))),
         sandbox=name,
         uses_images=sandbox.uses_images,
+        own_network=status.own_network,
         sandbox_reason=sandbox_reason,
         local_torch=installed("torch"),
         local_triton=installed("triton"),

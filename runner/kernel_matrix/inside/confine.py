@@ -16,11 +16,14 @@ lost. The module cannot write to it.
 # ruff: noqa: PTH103, PTH112, PTH114, PTH115, PTH116, PTH120, PTH123, PTH208, PTH211  # every start pays for this file's imports; pathlib would be a third of them
 
 import ctypes
+import fcntl
 import functools
 import json
 import os
 import resource
 import signal
+import socket
+import struct
 import sys
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
@@ -77,6 +80,8 @@ class ConfineRequest(NamedTuple):
     """Without namespaces, let the kernel refuse every file but those at and below ``binds``."""
     system_call_filter: str = ""
     """Seccomp program as hexadecimal digits; empty installs none."""
+    loopback: bool = False
+    """With namespaces, let processes inside reach each other over the loopback interface."""
     memory_group_fd: int = -1
     """File of a control group that takes the id of a process that shall join it, open; -1 if there is no group."""
 
@@ -99,6 +104,7 @@ _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 32, 4096, 16384, 1 << 18
 _MNT_DETACH = 2
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+_SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _CAPABILITY_VERSION_3 = 0x20080522
 _FILE_CAPABILITIES = 1 << 1 | 1 << 2  # to read and write files, and to search folders, of other users
@@ -230,11 +236,20 @@ def _become_init(status_writer: int, request: ConfineRequest, error_writer: int)
     """Act as process 1 of the new PID namespace: build the tree, start the module, reap; never returns."""
     _die_with_parent(signal.SIGKILL)
     _unshare(_CLONE_NEWNS | _CLONE_NEWNET | _CLONE_NEWIPC | _CLONE_NEWUTS)
+    if request.loopback:
+        _start_loopback()
     _build_root(request)
     child = _fork(_become_module, request, error_writer)
     os.close(error_writer)
     os.write(status_writer, str(_watch(child)).encode())
     os._exit(0)
+
+
+def _start_loopback() -> None:
+    """Start the loopback interface of this network namespace, which a new one has, stopped."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sh14x", b"lo", _IFF_UP | _IFF_RUNNING)  # struct ifreq
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
 
 
 def _become_module(request: ConfineRequest, _error_writer: int) -> None:

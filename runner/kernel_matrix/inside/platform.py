@@ -84,6 +84,9 @@ class InsidePlatform(Protocol):
     NEEDS_DEVICE: Tuple[str, ...]
     """Texts of torch's errors when a source asks for the device while it is compiled without one."""
 
+    COLLECTIVES: str
+    """Backend of ``torch.distributed`` for calls of several ranks."""
+
     # ---- memory
 
     def transport(self) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kernel_matrix.model.enums import Dtype
 
 __all__ = [
+    "COLLECTIVES",
     "NEEDS_DEVICE",
     "cache_bytes",
     "capture",
@@ -44,6 +45,7 @@ __all__ = [
 ]
 
 NEEDS_DEVICE: Tuple[str, ...] = ()
+COLLECTIVES = "gloo"
 
 
 def pool_bytes(outputs: Sequence[int], calls: int) -> int:  # noqa: ARG001  # part of the protocol

@@ -28,7 +28,7 @@ MAX_FROM_WORKER = 64 << 10  # bytes of a payload from a worker
 MAX_FROM_JUDGE = 16 << 20  # bytes of a payload from the judge
 AWAKE_S = 0.25  # both sides of a GPU session poll this long for the next frame before they sleep
 MAX_CHUNK = 1 << 20  # bytes of a payload from a builder
-MAX_DESCRIPTORS = 8  # in one frame of the judge's
+MAX_DESCRIPTORS = 16  # in one frame of the judge's: two for each of eight ranks
 READ_AHEAD = 4 << 10  # bytes that may be received together with a frame that is waited for
 MAX_OUTPUTS = 256
 MOST_PLACES = MAX_FROM_WORKER // 8  # outputs of a batch whose places fit into one frame
@@ -283,6 +283,11 @@ class Channel:
                 os.close(descriptor)
             raise
         return kind, sequence, payload, descriptors
+
+    @property
+    def has_read(self) -> bool:
+        """True if more was received than the frames that were asked for."""
+        return bool(self._read)
 
     def close(self) -> None:
         """Close this end."""

@@ -241,6 +241,8 @@ class JudgeJob:
     """``False``: the problem's inputs must keep their range (probabilities, indices as floats, …)."""
     mutates_inputs: bool = False
     """``True``: the problem itself writes into its inputs."""
+    ranks: int = 1
+    """Number of processes that make a call together; each contestant has so many."""
     labels: Tuple[str, ...] = ()
     """Labels from the host that readers of the results need, e.g. :data:`INTERPRETED`."""
     gpu_uuid: str = ""

@@ -22,6 +22,8 @@ class HostInventory:
     sandbox: str = "process"
     uses_images: bool = False
     """``True`` if the sandbox runs toolchains from images; else only toolchains installed beside the runner can run."""
+    own_network: bool = True
+    """The sandbox gives processes a network of their own, which a problem with several ranks needs."""
     sandbox_reason: str = ""
     """Reason why no sandbox with images is used."""
     local_torch: str | None = None

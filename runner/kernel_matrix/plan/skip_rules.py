@@ -77,6 +77,17 @@ class SkipRules:
             self._found[key] = self._first(target, dtype, language, clocks)
         return self._found[key]
 
+    def of_ranks(self, target: Target, ranks: int) -> Skip | None:
+        """Return the reason to skip cells on ``target`` whose calls are made by several ranks together."""
+        key = (target.gpu.name, target.toolchain.name, ranks)
+        if key not in self._found:
+            questions = (
+                (SkipReason.NO_SUCH_GPU, lambda: self._devices(target, ranks)),
+                (SkipReason.NO_SANDBOX, self._network),
+            )
+            self._found[key] = None if ranks == 1 else _first_of(questions)
+        return self._found[key]
+
     def of_compiling(self, target: Target, language: Language) -> Skip | None:
         """Return the first reason to skip cells at ``target`` that are only compiled and so need no device."""
         key = (target.gpu.name, target.toolchain.name, language)
@@ -168,6 +179,14 @@ class SkipRules:
         if not here:
             return f"this host has no {kind}{f': {self.host.gpu_reason}' if self.host.gpu_reason else ''}"
         return f"no {kind} here is {target.gpu.name} ({_conditions(target.gpu)}); here: {', '.join(here)}"
+
+    def _devices(self, target: Target, ranks: int) -> str | None:
+        return f"{ranks} ranks on several devices cannot be run yet" if target.platform.IS_ACCELERATOR else None
+
+    def _network(self) -> str | None:
+        if self.host.own_network:
+            return None
+        return f"ranks need a network of their own, and sandbox {self.host.sandbox} has no namespaces here"
 
     def _sandbox(self, target: Target) -> str | None:
         if target.toolchain.environment:

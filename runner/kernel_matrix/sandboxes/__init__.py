@@ -75,6 +75,8 @@ class RoleSpec:
     gpu: Gpu | None = None
     """The only device that the process sees; ``None`` for no device (CPU, builder)."""
     limits: ResourceLimits = ResourceLimits()
+    has_ranks: bool = False
+    """The process starts others, and all reach each other over the loopback interface."""
     lends_memory: bool = False
     """The process makes files that exist in memory only, and lends them to others."""
     uid: int = 65534
@@ -153,6 +155,8 @@ class SandboxStatus:
     reason: str = ""
     """Reason why it is not available, and what to do."""
     version: str = ""
+    own_network: bool = True
+    """Each process has a network of its own, with a loopback interface."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """Properties such as the storage driver, the cgroup version or the way in which GPUs reach containers."""
 

@@ -149,7 +149,8 @@ class ProcessSandbox:
             "ungrouped": level.ungrouped,
             "landlock": level.uses_landlock,
         }
-        return SandboxStatus(name=self.name, available=True, version=version, details=details)
+        network = level.is_private
+        return SandboxStatus(name=self.name, available=True, version=version, own_network=network, details=details)
 
     @cached_property
     def confinement(self) -> Confinement:
@@ -339,6 +340,7 @@ def _make_request(spec: RoleSpec, tree: RoleTree, level: Confinement, stage: Pat
         tmpfs_bytes=limits.tmpfs_bytes,
         shm_bytes=limits.shm_bytes,
         first_out_of_memory=spec.role is not Role.JUDGE,
+        loopback=spec.has_ranks and private,
         system_call_filter=_filter_for(spec, level).hex(),
     )
 

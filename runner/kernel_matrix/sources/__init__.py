@@ -96,6 +96,9 @@ class Problem:
     mutates_inputs: bool = False
     random: bool = False
     """Outputs are random numbers, judged by their distribution."""
+    ranks: int = 1
+    """Number of processes that make a call together, each on a device of its own if there are devices; the reference
+    is the code of one of them."""
     contract: ContractSpec | None = None
     """Accuracy limits for the outputs of a quantised problem; ``None``: a tolerance per element."""
     library: Path | None = None

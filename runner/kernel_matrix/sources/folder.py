@@ -96,13 +96,13 @@ def _read_problem(folder: Path, source: str) -> Problem:
     flags = {"outliers": values.get("outliers", True), "mutates_inputs": values.get("mutates_inputs", False)}
     tolerance = values.get("tolerance", {})
     contract = ContractSpec(**values["contract"]) if "contract" in values else None
-    random = values.get("random", False)
+    random, ranks = values.get("random", False), _ranks(document)
     library = folder / LIBRARY_FILE if (folder / LIBRARY_FILE).exists() else None
     facts = {
         "workloads": [workload.digest_facts for workload in workloads],
         "tolerance": tolerance,
         **flags,
-        **_rare_facts(contract, library, random=random),
+        **_rare_facts(contract, library, random=random, ranks=ranks),
     }
     return Problem(
         id=folder.name,
@@ -115,6 +115,7 @@ def _read_problem(folder: Path, source: str) -> Problem:
         workloads=workloads,
         tolerance=tolerance,
         random=random,
+        ranks=ranks,
         contract=contract,
         library=library,
         digest=digest_of(reference.source, facts),
@@ -123,7 +124,16 @@ def _read_problem(folder: Path, source: str) -> Problem:
     )
 
 
-def _rare_facts(contract: ContractSpec | None, library: Path | None, *, random: bool) -> dict[str, Any]:
+def _ranks(document: TomlDocument) -> int:
+    """Return the number of ranks, which excludes what the judge does not do for several."""
+    ranks: int = document.values.get("ranks", 1)
+    for flag in ("random", "mutates_inputs", "contract"):
+        if ranks > 1 and document.values.get(flag):
+            raise document.error("is not there for problems with several ranks", flag)
+    return ranks
+
+
+def _rare_facts(contract: ContractSpec | None, library: Path | None, *, random: bool, ranks: int) -> dict[str, Any]:
     """Return the optional facts that a problem has; absent ones must not change the digests of other problems."""
     extras: dict[str, Any] = {}
     if contract is not None:
@@ -132,6 +142,8 @@ def _rare_facts(contract: ContractSpec | None, library: Path | None, *, random: 
         extras["library"] = hashlib.sha256(read_bytes(library)).hexdigest()
     if random:
         extras["random"] = random
+    if ranks > 1:
+        extras["ranks"] = ranks
     return extras
 
 

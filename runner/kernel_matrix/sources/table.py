@@ -61,7 +61,7 @@ CANDIDATE_COLUMNS: Columns = {
 
 _CATEGORIES = frozenset({
     "Activation", "Convolution", "Fusion", "Index", "LinearAlgebra", "Loss", "Math", "MatrixMultiply",
-    "Normalization", "Optimizer", "Pooling", "Quantization", "Random", "Reduce", "SpatialOps", OTHER,
+    "Normalization", "Optimizer", "Pooling", "Quantization", "Random", "Reduce", "SpatialOps", "Communication", OTHER,
 })
 # fmt: on
 

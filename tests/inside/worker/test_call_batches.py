@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.judge.batches import BatchLayout
 from kernel_matrix.inside.judge.session_ended import SessionEnded
-from kernel_matrix.inside.judge.worker_client import POISON
+from kernel_matrix.inside.judge.lent_buffers import POISON
 from kernel_matrix.inside.memory import guards
 from kernel_matrix.inside.wire import OutputClaim, Structure, unpack_places
 from kernel_matrix.model.enums import Dtype, Status

@@ -22,8 +22,9 @@ from kernel_matrix.inside.arguments import decode_arguments
 from kernel_matrix.inside.input_generation import seed_torch
 from kernel_matrix.inside.judge.bits import same_bits
 from kernel_matrix.inside.judge.input_supply import FRESH
+from kernel_matrix.inside.judge.lent_buffers import POISON, as_empty
 from kernel_matrix.inside.judge.verification import GLANCED
-from kernel_matrix.inside.judge.worker_client import POISON, CallResult, as_empty, encoded
+from kernel_matrix.inside.judge.worker_client import CallResult, encoded
 from kernel_matrix.inside.memory import TensorSpec, guards, lay_out
 from kernel_matrix.inside.wire import MOST_PLACES, Places, unpack_places
 from kernel_matrix.model.enums import Role

@@ -209,7 +209,7 @@ class JudgeSession:
         if load_platform(job.device).IS_ACCELERATOR:
             channel.stay_awake(AWAKE_S)
         (undo if is_candidate else self._earlier.undo).callback(channel.close)
-        client = WorkerClient(contestant, channel, job.device, job.timeouts, job.device_memory_bytes)
+        client = WorkerClient(contestant, channel, job.device, job.timeouts, job.device_memory_bytes, ranks=job.ranks)
         self._admitted.append(client)
         return client
 

@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
@@ -131,14 +132,18 @@ class ReferenceModel:
         secret: str,
         *,
         properties: Optional[Tuple[Optional[InputProperties], ...]] = None,
+        ranks: int = 1,
     ) -> None:
-        """Load the problem at ``path`` with these ``values``; ``properties`` of its inputs are found if not given."""
+        """Load the problem at ``path`` with these ``values``; ``properties`` of its inputs are found if not given.
+
+        With several ``ranks``, arguments and outputs of a call are those of all ranks, one rank after the other.
+        """
         set_float32_precision(dtype)
         self.platform = load_platform(device)
         self.device = device = self.platform.TORCH_DEVICE
         self.dtype = dtype
         self._secret = secret
-        self._module = import_file(path, "kernel_matrix_problem", values)
+        self._module = _imported(path, values, ranks)
         seed_torch(MODULE_SEED)
         with torch.device(device):
             init = self._module.get_init_inputs() if hasattr(self._module, "get_init_inputs") else []
@@ -352,6 +357,15 @@ class ReferenceModel:
             if answer is not None:
                 return oracle
         return None
+
+
+def _imported(path: Path, values: Mapping[str, Any], ranks: int) -> ModuleType:
+    if ranks == 1:
+        return import_file(path, "kernel_matrix_problem", values)
+    from kernel_matrix.inside.judge.emulated_ranks import emulate, with_all_ranks  # noqa: PLC0415  # it changes torch
+
+    emulate()
+    return with_all_ranks(import_file(path, "kernel_matrix_problem", values), ranks)
 
 
 def round_mantissa(tensor: torch.Tensor, bits: int) -> torch.Tensor:

@@ -31,10 +31,10 @@ from kernel_matrix.inside.error_excerpt import first_error, useful_part
 from kernel_matrix.inside.exception_kinds import missing_kernel_package
 from kernel_matrix.inside.input_generation import tensors_in
 from kernel_matrix.inside.judge.bits import Fingerprints, same_bits
-from kernel_matrix.inside.judge.red_zones import RedZones
+from kernel_matrix.inside.judge.lent_buffers import CallArguments, LentBuffers
 from kernel_matrix.inside.judge.reference import DrawnInputs, ReferenceModel
 from kernel_matrix.inside.judge.session_ended import MAX_LOG, SessionEnded, finding
-from kernel_matrix.inside.memory import Arena, TensorSpec, lay_out
+from kernel_matrix.inside.memory import lay_out
 from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.inside.wire import (
     CallFailure,
@@ -60,8 +60,6 @@ from kernel_matrix.model.messages import ContestantSpec, JudgeTimeouts
 T = TypeVar("T")
 
 MOST_CLAIMED = 2  # no honest worker claims a device time of more than this multiple of the judge's wall time
-
-POISON = 0xFF  # fills output buffers before a call: NaN in every floating dtype
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Iteration)\b")
 
@@ -123,33 +121,6 @@ class CallResult:
     """Description of memory around the lent tensors that the call changed; empty if none was."""
 
 
-@dataclass
-class LentBuffers:
-    """Buffers lent to a worker, and the layout that they were made for."""
-
-    layout: Any
-    inputs: Arena
-    outputs: Arena
-    input_specs: List[TensorSpec]
-    output_specs: List[TensorSpec]
-    zones: Tuple[RedZones, ...]
-
-    @property
-    def inputs_now(self) -> Iterator[torch.Tensor]:
-        """Views of the inputs as they are now."""
-        return (spec.view(self.inputs.tensor) for spec in self.input_specs)
-
-    def damage(self) -> str:
-        """Describe the memory around the tensors that was changed; empty if none was."""
-        return next(filter(None, (zone.damage() for zone in self.zones)), "")
-
-    def take_back(self) -> None:
-        """Close both arenas, and forget what refers to them."""
-        self.zones = ()
-        self.inputs.close()
-        self.outputs.close()
-
-
 class FrugalCall(NamedTuple):
     """A delivered call for which memory is short."""
 
@@ -189,14 +160,26 @@ class WorkerClient:
         device: str,
         timeouts: JudgeTimeouts,
         device_memory_bytes: Optional[int] = None,
+        *,
+        ranks: int = 1,
     ) -> None:
-        """Create the client; ``device_memory_bytes`` limits the worker's own allocator, as a convenience."""
+        """Create the client.
+
+        Args:
+            contestant: The contestant.
+            channel: Connection to its worker, or to the process that leads the workers of all ranks.
+            device: Name of the platform.
+            timeouts: Limits of waiting.
+            device_memory_bytes: Limit of the worker's own allocator, as a convenience.
+            ranks: Number of processes that make a call together; arguments and outputs are those of all.
+        """
         self.contestant = contestant
         self.awaited = False
         """True while the judge waits for an answer."""
         self.fastest_s: Optional[float] = None
         """Shortest call since the model was constructed, by the judge's clock."""
         self._channel = channel
+        self._ranks = ranks
         self._platform = load_platform(device)
         self._timeouts = timeouts
         self._device_memory_bytes = device_memory_bytes
@@ -296,7 +279,8 @@ class WorkerClient:
         }
         with ExitStack() as undo:
             arena = undo.enter_context(closing(self._platform.create_arena(nbytes)))
-            _fill(arena, specs, tensors)
+            for spec, tensor in zip(specs, tensors):
+                spec.view(arena.tensor).copy_(tensor)
             self._platform.synchronize()
             arena.publish()
             self._order(FrameKind.MODEL, message, (arena.descriptor,), Stage.LOAD)
@@ -366,20 +350,26 @@ class WorkerClient:
             like: Tensors with the shape, dtype and strides of the expected outputs; ``meta`` tensors suffice. If there
                 are none, the worker keeps the outputs of a call until it gets a buffer for them.
         """
-        tensors: List[torch.Tensor] = []
-        arguments = encoded("get_inputs()", inputs, tensors)
-        lent = self._lend(arguments, tensors, like)
+        calls = self._arguments_of_ranks(inputs)
+        tensors = tuple(tensor for call in calls for tensor in call.tensors)
+        lent = self._lend(calls, like)
         began = time.perf_counter_ns()
-        _fill(lent.inputs, lent.input_specs, tensors)
-        lent.outputs.tensor.fill_(POISON)
-        for zone in lent.zones:
-            zone.fill()
+        lent.fill(tensors)
+        lent.poison()
+        lent.mark()
         self._flush.zero_()  # flushes the cache here too, since a worker's flush is only a claim
         self._platform.synchronize()
-        lent.inputs.publish()
-        lent.outputs.publish()
+        lent.publish()
         self._delivered_ns = time.perf_counter_ns() - began
-        self._sent, self._frugal = tuple(tensors), None
+        self._sent, self._frugal = tensors, None
+
+    def _arguments_of_ranks(self, inputs: List[Any]) -> List[CallArguments]:
+        """Encode the arguments of each rank, which follow one another in ``inputs``."""
+        each = len(inputs) // self._ranks
+        calls = [CallArguments([], []) for _ in range(self._ranks)]
+        for rank, call in enumerate(calls):
+            call.document[:] = encoded("get_inputs()", inputs[rank * each : (rank + 1) * each], call.tensors)
+        return calls
 
     def deliver_drawn(self, inputs: DrawnInputs, like: Sequence[torch.Tensor], *, frugal: bool) -> None:
         """Deliver ``inputs``; where memory is short, use as little of it as possible in the next call.
@@ -511,11 +501,11 @@ class WorkerClient:
         memory = self._room_for_outputs()
         return self._finished(stage, self._asked(kind, stage, patience_s, order), memory)
 
-    def _room_for_outputs(self) -> Optional[torch.Tensor]:
+    def _room_for_outputs(self) -> List[torch.Tensor]:
         """Allocate memory for the outputs before a call, so that taking them takes no longer; none if it is short."""
-        return None if self._lent is None or self._frugal else torch.empty_like(self._lent.outputs.tensor)
+        return [] if self._lent is None or self._frugal else self._lent.room_for_outputs()
 
-    def _finished(self, stage: Stage, call: EndedCall, memory: Optional[torch.Tensor]) -> CallResult:
+    def _finished(self, stage: Stage, call: EndedCall, memory: Sequence[torch.Tensor]) -> CallResult:
         """Take what a call that has ended has left."""
         if self._frugal is not None and self._lent is not None:
             result = self._taken_frugally(stage, call, self._frugal, self._lent)
@@ -558,18 +548,18 @@ class WorkerClient:
         """
         return not (self.role is Role.BASELINE and stage is Stage.TIME)
 
-    def _taken(self, stage: Stage, call: EndedCall, memory: Optional[torch.Tensor]) -> CallResult:
+    def _taken(self, stage: Stage, call: EndedCall, memory: Sequence[torch.Tensor]) -> CallResult:
         """Take outputs, into ``memory``, and inputs, if they are compared, out of the worker's reach."""
         claim = self._parsed(stage, unpack_outputs, call.outputs)
         lent, sent = self._lent, self._sent
         self._sent = ()
-        if lent is None or memory is None:
+        if lent is None or not memory:
             return CallResult(claim, self._times(call), outputs=(), sent=(), inputs=(), damage="")
         outputs = self._copied(lent, memory)
         times = self._times(call)
         now, damage = sent, ""
         if self._compares_inputs(stage):
-            lent.inputs.fetch()
+            lent.fetch_inputs()
             damage = lent.damage()
             now = tuple(map(_unchanged_or_copy, sent, lent.inputs_now))
         return CallResult(claim, times, outputs, sent, now, damage)
@@ -581,32 +571,31 @@ class WorkerClient:
         remembers how much that was, to take it again before the next call's time begins. Inputs are drawn again.
         """
         self._frugal = None
-        lent.inputs.fetch()
+        lent.fetch_inputs()
         damage, unchanged = lent.damage(), frugal.fingerprints.unchanged(lent.inputs_now)
         lent_bytes = self.lent_bytes
         self._release(buffers=True, remember=True)
-        lent = self._lend([], (), frugal.like)
+        lent = self._lend([CallArguments([], []) for _ in range(self._ranks)], frugal.like)
         self.lent_bytes = lent_bytes  # those of the call
-        lent.outputs.tensor.fill_(POISON)
+        lent.poison()
         self._platform.synchronize()
-        lent.outputs.publish()
+        lent.publish(inputs=False)
         with self.watching():
             self._request(FrameKind.HAND_OVER, stage, b"")
             claim = self._parsed(stage, unpack_outputs, self._receive(FrameKind.OUTPUTS, stage))
         self._release(buffers=True)
-        outputs = self._copied(lent, torch.empty_like(lent.outputs.tensor))
+        outputs = self._copied(lent, lent.room_for_outputs())
         times = self._times(call)
         self.take_back()
         sent = tuple(tensors_in(frugal.inputs.values))
         now = tuple(tensor if same else torch.empty(0) for tensor, same in zip(sent, unchanged))
         return CallResult(claim, times, outputs, sent, now, damage)
 
-    def _copied(self, lent: LentBuffers, memory: torch.Tensor) -> Tuple[torch.Tensor, ...]:
+    def _copied(self, lent: LentBuffers, memory: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, ...]:
         """Copy the outputs into ``memory``, and wait for all work on the device."""
-        lent.outputs.fetch()
-        memory.copy_(lent.outputs.tensor)
+        outputs = lent.take_outputs(memory)
         self._platform.synchronize()
-        return tuple(spec.view(memory) for spec in lent.output_specs)
+        return outputs
 
     def _times(self, call: EndedCall) -> CallTimes:
         """Return the times of a call whose outputs are taken now."""
@@ -620,29 +609,18 @@ class WorkerClient:
         least_s = FIRST_CALL_S if self.fastest_s is None else 0.0
         return min(self._timeouts.call_s, max(self._call_limit_s, least_s))
 
-    def _lend(self, arguments: List[Any], tensors: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> LentBuffers:
+    def _lend(self, calls: Sequence[CallArguments], like: Sequence[torch.Tensor]) -> LentBuffers:
         """Return buffers for this layout; lend new ones if it differs from the one already lent."""
-        layout = (arguments, _forms(tensors), _forms(like))
+        layout = ([call.document for call in calls], [_forms(call.tensors) for call in calls], _forms(like))
         if self._lent is not None and self._lent.layout == layout and not self._moves:
             return self._lent
         if not self._moves:
             self.take_back()
         left, self._moves = self._lent, False
-        input_specs, input_bytes = lay_out(tensors)
-        output_specs, output_bytes = lay_out([as_empty(tensor) for tensor in like])
-        inputs, outputs = self._platform.create_arena(input_bytes), self._platform.create_arena(output_bytes)
-        zones = RedZones(inputs.tensor, input_specs, "input"), RedZones(outputs.tensor, output_specs, "output")
-        self.lent_bytes = (input_bytes, output_bytes)
-        self._lent = LentBuffers(layout, inputs, outputs, input_specs, output_specs, zones)
-        message = {
-            "arguments": arguments,
-            "inputs": [s.to_json() for s in input_specs],
-            "outputs": [s.to_json() for s in output_specs],
-            "input_bytes": input_bytes,
-            "output_bytes": output_bytes,
-        }
+        lent = self._lent = LentBuffers(self._platform, layout, calls, like)
+        self.lent_bytes = lent.sizes
         try:
-            self._order(FrameKind.BUFFERS, message, (inputs.descriptor, outputs.descriptor), Stage.LOAD)
+            self._order(FrameKind.BUFFERS, lent.message, lent.descriptors, Stage.LOAD)
             self._ready(Stage.LOAD)
         finally:
             if left is not None:
@@ -747,20 +725,9 @@ class WorkerClient:
         return finding(status, stage, message, log)
 
 
-def as_empty(like: torch.Tensor) -> torch.Tensor:
-    """Return a tensor like ``torch.empty_like`` does, without memory."""
-    # Making a meta tensor like another one takes two seconds the first time, since torch imports its decompositions.
-    return like if like.device.type == "meta" else torch.empty_like(like, device="meta")
-
-
 def _forms(tensors: Sequence[torch.Tensor]) -> List[Any]:
     """Return the properties of tensors that a buffer's layout depends on."""
     return [(t.dtype, tuple(t.shape), t.stride()) for t in tensors]
-
-
-def _fill(arena: Arena, specs: Sequence[TensorSpec], tensors: Sequence[torch.Tensor]) -> None:
-    for spec, tensor in zip(specs, tensors):
-        spec.view(arena.tensor).copy_(tensor)
 
 
 def _unchanged_or_copy(sent: torch.Tensor, now: torch.Tensor) -> torch.Tensor:

@@ -30,6 +30,7 @@ from kernel_matrix.inside.problem_check.job import (
     one_line,
 )
 from kernel_matrix.inside.wire import MAX_FROM_JUDGE, MAX_FROM_WORKER, CallFailure, Channel
+from kernel_matrix.inside.worker.ranks import serve_ranks
 from kernel_matrix.inside.worker.service import serve
 from kernel_matrix.model.enums import Role, Stage, Status
 from kernel_matrix.model.messages import JudgeJob, JudgeTimeouts
@@ -101,7 +102,8 @@ def _run_controls(job: JudgeJob, folder: Path, limit_s: float) -> Tuple[str, ...
             "the reference",
             Stage.LOAD,
             lambda: ReferenceModel(
-                folder / job.problem_file, spec.values, job.device, job.dtype, f"{job.seed}/{spec.name}"
+                *(folder / job.problem_file, spec.values, job.device, job.dtype, f"{job.seed}/{spec.name}"),
+                ranks=job.ranks,
             ),
         )
         client.finish_load()
@@ -119,7 +121,11 @@ def _start_baseline(job: JudgeJob, folder: Path, limit_s: float) -> Iterator[Wor
         try:
             ours.close()
             _dump_stacks_after(limit_s + _LATER_S)
-            serve(Channel(theirs, MAX_FROM_JUDGE), folder, job.device)
+            channel = Channel(theirs, MAX_FROM_JUDGE)
+            if job.ranks == 1:
+                serve(channel, folder, job.device)
+            else:
+                serve_ranks(channel, folder, job.device, None, job.ranks)
         finally:
             os._exit(0)
     theirs.close()
@@ -127,7 +133,7 @@ def _start_baseline(job: JudgeJob, folder: Path, limit_s: float) -> Iterator[Wor
     contestant = next(one for one in job.contestants if one.role is Role.BASELINE)
     # The parent ends both processes in time, so no limit here needs to be reached.
     timeouts = JudgeTimeouts(*[2 * limit_s] * 5)
-    client = WorkerClient(contestant, Channel(ours, MAX_FROM_WORKER), job.device, timeouts)
+    client = WorkerClient(contestant, Channel(ours, MAX_FROM_WORKER), job.device, timeouts, ranks=job.ranks)
     try:
         yield client
     finally:

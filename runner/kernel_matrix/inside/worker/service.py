@@ -50,6 +50,7 @@ from kernel_matrix.inside.worker.call_batches import CallBatches
 from kernel_matrix.inside.worker.handing_over import copy_one, flatten
 from kernel_matrix.inside.worker.meter import Meter, captured_or_called
 from kernel_matrix.inside.worker.output_aliases import AliasMemory
+from kernel_matrix.inside.worker.rank_group import RankPlace, join_group
 from kernel_matrix.inside.worker.tracing import trace
 from kernel_matrix.model.enums import Dtype
 
@@ -91,8 +92,18 @@ class CallBuffers:
 class Worker:
     """Answers one judge until it says goodbye."""
 
-    def __init__(self, channel: Channel, code: Path, device: str, artifact: Optional[Path] = None) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        code: Path,
+        device: str,
+        artifact: Optional[Path] = None,
+        *,
+        place: Optional[RankPlace] = None,
+    ) -> None:
+        """Create the worker; ``place`` is that of its process among several that make calls together."""
         self._channel = channel
+        self._place = place
         self._code = code
         self._artifact = artifact
         self._platform = load_platform(device)
@@ -149,6 +160,8 @@ class Worker:
             self._platform.limit_memory(message["device_memory_bytes"])
         if self._platform.IS_ACCELERATOR:
             self._channel.stay_awake(AWAKE_S)
+        if self._place is not None:
+            join_group(self._place, self._platform)
         return b""
 
     def _load(self, settings: Any, _descriptors: Sequence[int]) -> bytes:
@@ -169,6 +182,7 @@ class Worker:
         artifact, self._artifact = self._artifact, None
         if artifact is not None:
             unpack(artifact)
+        if artifact is not None or (self._place is not None and self._place.built):
             os.environ.update(self._platform.compiler_settings())
 
     def _construct(self, message: Any, descriptors: Sequence[int]) -> bytes:

@@ -1,8 +1,8 @@
 """The process of a candidate, a baseline or a rival: connects to the judge and answers it.
 
 Run as ``python -m kernel_matrix.inside.worker.worker --channel DIR --code DIR --device cuda [--artifact FILE]
-[--preload MODULE …]``. It may start long before its session: it imports slow modules, and waits for the judge's order
-before it opens the device and unpacks the artifact.
+[--preload MODULE …] [--ranks N]``. It may start long before its session: it imports slow modules, and waits for the
+judge's order before it opens the device and unpacks the artifact.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--code", type=Path, required=True)
     parser.add_argument("--device", default="cpu", help="name of the platform")
     parser.add_argument("--artifact", type=Path)
+    parser.add_argument("--ranks", type=int, default=1, help="number of processes that make calls together")
     parser.add_argument("--preload", metavar="MODULE", action="append", default=[])
     parser.add_argument("--connect-timeout", type=float, default=PATIENCE_S)
     arguments = parser.parse_args(argv)
@@ -44,7 +45,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         _import_ahead(arguments.preload)
         channel = Channel(connected.result(), MAX_FROM_JUDGE)
     refuse_connections()
-    serve(channel, arguments.code, arguments.device, arguments.artifact)
+    if arguments.ranks == 1:
+        serve(channel, arguments.code, arguments.device, arguments.artifact)
+    else:
+        from kernel_matrix.inside.worker.ranks import serve_ranks  # noqa: PLC0415  # few cells need it
+
+        serve_ranks(channel, arguments.code, arguments.device, arguments.artifact, arguments.ranks)
     return 0
 
 

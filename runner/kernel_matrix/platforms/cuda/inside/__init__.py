@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TORCH_DEVICE = "cuda"
 IS_ACCELERATOR = True
 NEEDS_DEVICE = ("No CUDA GPUs are available", "Found no NVIDIA driver", "no CUDA-capable device")
+COLLECTIVES = "nccl"
 
 # Each module is imported by the function that needs it, because most of them import torch.
 # ruff: noqa: PLC0415

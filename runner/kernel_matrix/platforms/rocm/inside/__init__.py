@@ -18,6 +18,7 @@ TORCH_DEVICE = "cuda"
 """Name of AMD GPUs in torch, too."""
 IS_ACCELERATOR = True
 NEEDS_DEVICE = ("No HIP GPUs are available", "Found no NVIDIA driver")
+COLLECTIVES = "nccl"
 
 # Each module is imported by the function that needs it, because most of them import torch.
 # ruff: noqa: PLC0415
