@@ -93,7 +93,7 @@ class Attempt:
         with hold(gpu, terms, reap=sweep, cancelled=cancelled, kept=kept) as lease:
             self._lease = lease
             self._log.phases["lease_wait"] = lease.waited_s
-            self._details = _details(gpu)
+            self._details = _details(gpu.members[0])
             outcome = self._while_held(lease)
             if policy.health_probe and get_platform(gpu.platform).IS_ACCELERATOR and not lease.lost:
                 self._probed = health_from_judges(self._log.seen) or self._probe(lease)

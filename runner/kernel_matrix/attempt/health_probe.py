@@ -90,10 +90,11 @@ def _without_answer(ended: ProcessExit) -> HealthProbeResult:
 def health_info(lease: Lease, probed: HealthProbeResult) -> HealthInfo:
     """Summarize the GPU's health after its lease has ended, and decide whether it is quarantined."""
     quarantined = "; ".join(_ailments(lease, probed))
-    reason = quarantined or "; ".join(filter(None, (lease.aftermath.reason, probed.reason)))
+    checks = [one.aftermath for one in lease.members]
+    reason = quarantined or "; ".join(dict.fromkeys(filter(None, (*(one.reason for one in checks), probed.reason))))
     return HealthInfo(
-        processes_gone=lease.aftermath.processes_gone,
-        memory_back=lease.aftermath.memory_back,
+        processes_gone=_holds_for_all([one.processes_gone for one in checks]),
+        memory_back=_holds_for_all([one.memory_back for one in checks]),
         probe=probed.result,
         reason=reason,
         quarantined=bool(quarantined),
@@ -110,7 +111,13 @@ def _ailments(lease: Lease, probed: HealthProbeResult) -> Iterator[str]:
         yield f"the GPU is lost: {lease.lost}"
     if probed.result == FAILED:
         yield probed.reason
-    if lease.aftermath.processes_gone is False or lease.aftermath.memory_back is False:
-        yield lease.aftermath.reason
-    if lease.clocks.reset is ResetState.FAILED:
-        yield f"its clocks could not be given back: {lease.clocks.reset_reason}"
+    for one in lease.members:
+        if one.aftermath.processes_gone is False or one.aftermath.memory_back is False:
+            yield one.aftermath.reason
+        if one.clocks.reset is ResetState.FAILED:
+            yield f"its clocks could not be given back: {one.clocks.reset_reason}"
+
+
+def _holds_for_all(found: Sequence[bool | None]) -> bool | None:
+    """Return False if one is, else None if one is not known."""
+    return False if False in found else None if None in found else True

@@ -131,11 +131,12 @@ def make_host_record(of: Assignment, context: RunContext, device: DeviceRecord, 
         phases_s=log.phases_s(),
         started_at=log.started_at,
         ended_at=utc_now(),
-        warnings=lease.warnings if lease else (),
+        warnings=tuple(warning for one in lease.members for warning in one.warnings) if lease else (),
         build=of.build.seen if of.build is not None else None,
         findings=findings_info(log.scan),
         code=log.code,
         environment=_environment_used(of.image),
+        devices=tuple(map(gpu_document, of.gpu.ranks)),
     )
 
 
@@ -174,4 +175,5 @@ def cell_key(cell: Cell) -> CellKey:
         origin={name: value for name, value in asdict(candidate.origin).items() if value is not None},
         expect=candidate.expect,
         held_out=tuple(w.name for w in problem.held_out_workloads),
+        ranks=problem.ranks,
     )

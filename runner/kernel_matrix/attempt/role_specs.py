@@ -197,7 +197,7 @@ def judge_job(place: CellPlacement, seed: str, contestants: Sequence[ContestantS
         outliers=cell.problem.outliers,
         mutates_inputs=cell.problem.mutates_inputs,
         labels=tuple(_labels(place)),
-        gpu_uuid="" if place.visible_gpu is None else place.visible_gpu.uuid,
+        gpu_uuid="" if place.visible_gpu is None else place.visible_gpu.members[0].uuid,
         peak=_peak(place),
         contract=cell.problem.contract,
         random=cell.problem.random,

@@ -120,4 +120,4 @@ def admit(lease: Lease, running: RunningProcess) -> None:
     """Register a process and its descendants with the lease as the cell's own."""
     pid = running.root_pid()
     if pid is not None:
-        lease.tenants.admit(pid)
+        lease.admit(pid)

@@ -146,6 +146,16 @@ class InsidePlatform(Protocol):
         """Return the size of the cache that is flushed before a cold call; 0 where nothing is flushed."""
         ...
 
+    # ---- several devices, one for each rank
+
+    def on_device(self, rank: int) -> ContextManager[None]:
+        """Let everything in this context, of this thread, use the device of ``rank``; outside it is that of rank 0."""
+        ...
+
+    def missing_path(self, ranks: int) -> str:
+        """Return which of these devices cannot reach each other's memory; empty if all can."""
+        ...
+
     # ---- calls
 
     def open_device(self) -> None:

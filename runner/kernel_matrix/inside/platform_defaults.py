@@ -5,9 +5,22 @@ A platform's ``inside`` imports those that fit it, and defines the others.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from kernel_matrix.inside.platform import Activity, EnergyCounter, SensorError, Sensors
 
@@ -33,6 +46,8 @@ __all__ = [
     "limit_memory",
     "measure_anchor",
     "measure_clock",
+    "missing_path",
+    "on_device",
     "open_device",
     "open_pool",
     "own_memory",
@@ -90,6 +105,16 @@ def judge_settings() -> Mapping[str, str]:
 def cache_bytes() -> int:
     """Return 0: no cache is flushed."""
     return 0
+
+
+def on_device(rank: int) -> ContextManager[None]:  # noqa: ARG001  # part of the protocol
+    """Do nothing: all ranks use the same device."""
+    return nullcontext()
+
+
+def missing_path(ranks: int) -> str:  # noqa: ARG001  # part of the protocol
+    """Return that none is missing: all ranks use the same memory."""
+    return ""
 
 
 def open_device() -> None:

@@ -7,7 +7,8 @@
 ``repair``           resets what a dead process left set on the device
 ``exclusivity``      refuses modes that rule out exclusive use, and waits until other processes have left
 ``clock_lock``       locks clocks, resets them and reads them back (``journal``, ``clock_targets``, ``restore``)
-``watch``            samples the device all the time; ``gpu_processes`` tells own processes from foreign ones
+``watch``            samples the device all the time; ``gpu_processes`` tells own processes from foreign ones, and
+                     ``group_snapshots`` makes one series of those of several devices
 ``exclusive_mode``   lets the driver refuse other processes during a session
 ``release_check``    checks at the end that all own processes and their memory are gone
 ``kept_processes``   processes that stay until the next lease, and the lock, which is kept for them
@@ -17,7 +18,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from kernel_matrix.lease.clock_lock import ClocksSet, ResetState, clocks_held
 from kernel_matrix.lease.exclusive_mode import ExclusiveMode, refusing_others
 from kernel_matrix.lease.exclusivity import await_exclusive, check_exclusivity
 from kernel_matrix.lease.gpu_processes import OwnProcesses
+from kernel_matrix.lease.group_snapshots import joined_snapshots
 from kernel_matrix.lease.kept_processes import KeptProcesses
 from kernel_matrix.lease.locks import LOCK_DIR_VARIABLE, LeaseWait, WaitCancelledError, lock_file, lock_folder
 from kernel_matrix.lease.release_check import ReleaseCheck, await_aftermath
@@ -57,7 +59,10 @@ _STILL_HELD = ReleaseCheck(reason="the device is still held")
 
 @dataclass(slots=True, kw_only=True)
 class Lease:
-    """A held device, and afterwards the observations made on it. Created by :func:`hold`."""
+    """A held device or group, and afterwards the observations made on it. Created by :func:`hold`.
+
+    Of a group, this is the lease of the first device, and :attr:`peers` are those of the others.
+    """
 
     gpu: Gpu
     waited_s: float
@@ -69,7 +74,9 @@ class Lease:
     clocks: ClocksSet = field(init=False)
     aftermath: ReleaseCheck = _STILL_HELD
     tenants: OwnProcesses
-    """Own processes. Call ``tenants.admit(pid)`` for each process of this cell as soon as it is started."""
+    """Own processes."""
+    peers: tuple[Lease, ...] = ()
+    """Leases of the other devices of the group; empty for a single device."""
     warnings: tuple[str, ...] = ()
     """Repairs made first, and everything that could not be done or read."""
     _watch: DeviceWatch
@@ -78,14 +85,24 @@ class Lease:
     _doubts: tuple[str, ...]
 
     @property
+    def members(self) -> tuple[Lease, ...]:
+        """Leases of all devices of the group; this one alone for a single device."""
+        return (self, *self.peers)
+
+    def admit(self, pid: int) -> None:
+        """Treat a process as the cell's own from now on; call it as soon as the process is started."""
+        for one in self.members:
+            one.tenants.admit(pid)
+
+    @property
     def snapshots(self) -> Sequence[DeviceSnapshot]:
         """All snapshots so far, oldest first, from before the cell's processes to after them. Empty for a CPU."""
-        return self._watch.snapshots
+        return joined_snapshots([one._watch.snapshots for one in self.members])  # noqa: SLF001  # of its own class
 
     @property
     def lost(self) -> str:
-        """Reason why the device counts as lost; empty if it does not."""
-        return self._watch.lost
+        """Reason why a device counts as lost; empty if none does."""
+        return next(filter(None, (one._watch.lost for one in self.members)), "")  # noqa: SLF001  # of its own class
 
     @property
     def sees_processes(self) -> bool:
@@ -123,6 +140,13 @@ class Lease:
         Args:
             processes: Number of processes that will use the device.
         """
+        with ExitStack() as undo:
+            for one in self.members:
+                undo.enter_context(one._hard_session(processes))  # noqa: SLF001  # of its own class
+            yield
+
+    @contextmanager
+    def _hard_session(self, processes: int) -> Iterator[None]:
         if self._watch.blind or not self._terms.hard_exclusive:
             yield
             return
@@ -151,11 +175,11 @@ class Lease:
         """Yield the reasons why exclusive use of the device is not proven."""
         if self.foreign_pids:
             yield f"foreign processes were seen: {self.tenants.named(self.foreign_pids)}"
-        yield from self._doubts
+        yield from (doubt for one in self.members for doubt in one._doubts)  # noqa: SLF001  # of its own class
         if self.lost:
             yield f"the GPU was lost: {self.lost}"
-        elif self.snapshots[-1].trouble:
-            yield f"the last snapshot failed: {self.snapshots[-1].trouble}"
+        elif trouble := self.snapshots[-1].trouble:
+            yield f"the last snapshot failed: {trouble}"
         if (gap_s := longest_gap_s(self.snapshots)) > LONGEST_GAP_S:
             yield f"no snapshot was taken for {gap_s:.1f} s"
 
@@ -164,7 +188,7 @@ class Lease:
             self.warnings = (*self.warnings, "no snapshot after the cell: the GPU was lost")
             return
         try:
-            self.after = get_platform(self.gpu.platform).snapshot(self.gpu)
+            self.after = get_platform(self.gpu.platform).snapshot(self.gpu.members[0])
         except InfrastructureError as error:
             self.warnings = (*self.warnings, f"no snapshot after the cell: {error.what}")
 
@@ -179,26 +203,49 @@ def hold(
     cancelled: Callable[[], bool] = lambda: False,
     kept: KeptProcesses | None = None,
 ) -> Iterator[Lease]:
-    """Hold ``gpu`` until the context is left.
+    """Hold ``gpu``, or all devices of a group, until the context is left.
+
+    Devices of a group are taken in the order of their UUIDs, so that two programs that want overlapping groups never
+    wait for each other; each may be waited for as long as ``terms`` say.
 
     A foreign process, or a driver that does not answer, is an error before the context is entered. Inside the context
     the lease only notes it, so that results can still be reported.
 
     Args:
-        gpu: The device.
+        gpu: The device, or the group.
         terms: Conditions of the lease.
         reap: Function called under the lock that removes leftovers of dead runners and returns a line for each.
         lock_dir: Folder of the lock files and journals, on a local disk; by default :func:`lock_folder`.
         cancelled: Function polled while waiting; ``True`` cancels the wait.
-        kept: Processes that stay on the device from lease to lease; they count as the cell's own.
+        kept: Processes that stay on the device from lease to lease; they count as the cell's own. Not for groups.
 
     Raises:
-        GpuBusyError: The device is not free within ``terms.wait_s``; the message names its users.
+        GpuBusyError: A device is not free within ``terms.wait_s``; the message names its users.
         WaitCancelledError: ``cancelled`` returned ``True``.
         GpuRefusedError: Exclusive use cannot be proven, and ``terms`` require it.
         GpuSettingError: A dead owner's settings cannot be undone, or ``terms`` require a lock that fails.
-        InfrastructureError: The lock file or the device cannot be used.
+        InfrastructureError: A lock file or a device cannot be used.
     """
+    with ExitStack() as undo:
+        leases = [
+            undo.enter_context(_hold_one(one, terms, reap=reap, lock_dir=lock_dir, cancelled=cancelled, kept=kept))
+            for one in gpu.members
+        ]
+        leases[0].gpu, leases[0].peers = gpu, tuple(leases[1:])
+        yield leases[0]
+
+
+@contextmanager
+def _hold_one(
+    gpu: Gpu,
+    terms: LeaseTerms,
+    *,
+    reap: Callable[[], Sequence[str]],
+    lock_dir: Path | None,
+    cancelled: Callable[[], bool],
+    kept: KeptProcesses | None,
+) -> Iterator[Lease]:
+    """Hold one device; see :func:`hold`."""
     folder, kept = lock_dir or lock_folder(), KeptProcesses() if kept is None else kept
     wait = LeaseWait(f"{gpu.uuid} ({gpu.name})", limit_s=terms.wait_s, cancelled=cancelled)
     with (

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from kernel_matrix.matrix import GpuAxis, Toolchain
-from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms import Gpu, group_of
+from kernel_matrix.platforms.registry import get_platform
 
 GIB = 1 << 30
 
@@ -42,6 +43,18 @@ class HostInventory:
 def devices_matching(axis: GpuAxis, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     """Return the devices that satisfy all conditions of ``axis``, a value of the ``gpus`` axis."""
     return tuple(gpu for gpu in gpus if _matches(axis, gpu))
+
+
+def groups_matching(axis: GpuAxis, gpus: tuple[Gpu, ...], ranks: int) -> tuple[Gpu, ...]:
+    """Return what a problem with so many ranks can run on: devices, or groups with a device for each rank.
+
+    Devices are grouped in the order of their indices; a rest that is too small for a group is left out.
+    """
+    matching = devices_matching(axis, gpus)
+    if ranks == 1 or not any(get_platform(gpu.platform).IS_ACCELERATOR for gpu in matching):
+        return matching
+    ordered = sorted(matching, key=lambda gpu: gpu.index)
+    return tuple(group_of(ordered[start : start + ranks]) for start in range(0, len(ordered) - ranks + 1, ranks))
 
 
 def _matches(axis: GpuAxis, gpu: Gpu) -> bool:

@@ -181,7 +181,10 @@ class SkipRules:
         return f"no {kind} here is {target.gpu.name} ({_conditions(target.gpu)}); here: {', '.join(here)}"
 
     def _devices(self, target: Target, ranks: int) -> str | None:
-        return f"{ranks} ranks on several devices cannot be run yet" if target.platform.IS_ACCELERATOR else None
+        here = len(devices_matching(target.gpu, self.host.gpus))
+        if not target.platform.IS_ACCELERATOR or here >= ranks:
+            return None
+        return f"{ranks} ranks need {ranks} devices that match {target.gpu.name}, and this host has {here}"
 
     def _network(self) -> str | None:
         if self.host.own_network:

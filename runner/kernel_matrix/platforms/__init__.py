@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol
 
@@ -39,11 +39,28 @@ class Gpu:
     """Version of the kernel driver, such as ``580.159.04``."""
     cuda_driver: str | None = None
     """Newest toolkit that the driver runs, such as ``13.0``. Records have a field of this name."""
+    ranks: tuple[Gpu, ...] = ()
+    """Devices of a group, in the order of ranks; empty for a single device."""
 
     @property
     def inside(self) -> str:
         """Platform whose inside half judge, workers and builders of this device load."""
         return self.platform
+
+    @property
+    def members(self) -> tuple[Gpu, ...]:
+        """Devices of the group, in the order of ranks; the device itself if it is none."""
+        return self.ranks or (self,)
+
+
+def group_of(gpus: Iterable[Gpu]) -> Gpu:
+    """Return the group of these devices, one for each rank; a group has all their UUIDs in one.
+
+    They are in the order of UUIDs, in which every program locks them, so that no two wait for each other.
+    """
+    members = tuple(sorted(gpus, key=lambda gpu: gpu.uuid))
+    uuid = "+".join(gpu.uuid for gpu in members)
+    return replace(members[0], uuid=uuid, memory_bytes=min(gpu.memory_bytes for gpu in members), ranks=members)
 
 
 def named(gpus: Iterable[Gpu]) -> str:
@@ -192,6 +209,27 @@ class DeviceAccess:
     libraries: tuple[tuple[str, str], ...] = ()
     """Files and folders of the driver, as pairs of path on this host and path inside."""
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    def joined(self, other: DeviceAccess) -> DeviceAccess:
+        """Return what a process needs that is to see the devices of both; values that differ are lists of devices."""
+        requests = list(self.requests)
+        for request in other.requests:
+            same = next((one for one in requests if {**one, "device_ids": ()} == {**request, "device_ids": ()}), None)
+            if same is None:
+                requests.append(request)
+            else:
+                joined = {**same, "device_ids": [*same["device_ids"], *request["device_ids"]]}
+                requests[requests.index(same)] = joined
+        both = self.environment.keys() & other.environment.keys()
+        different = {name for name in both if self.environment[name] != other.environment[name]}
+        lists = {name: f"{self.environment[name]},{other.environment[name]}" for name in different}
+        return DeviceAccess(
+            way=self.way if self.way == other.way else NO_ACCESS,
+            requests=tuple(requests),
+            nodes=tuple(dict.fromkeys((*self.nodes, *other.nodes))),
+            libraries=tuple(dict.fromkeys((*self.libraries, *other.libraries))),
+            environment={**self.environment, **other.environment, **lists},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

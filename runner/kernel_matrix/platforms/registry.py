@@ -6,6 +6,7 @@ import ast
 import symtable
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import reduce
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from kernel_matrix.errors import PluginError
 from kernel_matrix.inside import platform_defaults
 from kernel_matrix.inside.platform import InsidePlatform
 from kernel_matrix.model.protocols import protocol_members
-from kernel_matrix.platforms import Gpu, Platform, PlatformInventory
+from kernel_matrix.platforms import DeviceAccess, Gpu, Platform, PlatformInventory
 from kernel_matrix.plugins import Registry
 from kernel_matrix.python_syntax import parse
 
@@ -100,4 +101,17 @@ def host_inventory() -> dict[str, PlatformInventory]:
 def gpu_document(gpu: Gpu) -> dict[str, Any]:
     """Return ``gpu`` in the form of records, which name the vendor in place of the platform."""
     fields = asdict(gpu)
+    del fields["ranks"]
     return {"vendor": get_platform(fields.pop("platform")).VENDOR, **fields}
+
+
+def process_access(gpu: Gpu) -> DeviceAccess:
+    """Return what a process of this host needs to see ``gpu``, or all devices of a group, and no other device."""
+    platform = get_platform(gpu.platform)
+    return reduce(DeviceAccess.joined, (platform.process_access(one) for one in gpu.members))
+
+
+def container_access(info: Mapping[str, Any], gpu: Gpu) -> DeviceAccess:
+    """Return how a daemon, with this ``/info``, can give ``gpu``, or all devices of a group, to a container."""
+    platform = get_platform(gpu.platform)
+    return reduce(DeviceAccess.joined, (platform.container_access(info, one) for one in gpu.members))

@@ -143,6 +143,8 @@ class CellKey:
     """The candidate's origin, only the fields that are known."""
     expect: Annotated[Status | None, Column()] = None
     """Status that an example is expected to end with; `None` for other candidates."""
+    ranks: Annotated[Small, LATER, Column()] = 1
+    """Number of processes that make a call together."""
     held_out: Annotated[tuple[Name, ...], Items(1000), LATER] = ()
     """Workloads that the problem holds out."""
 
@@ -467,6 +469,10 @@ class HostRecord:
     """Measures of the candidate's source; `None` if it could not be read."""
     environment: Annotated[EnvironmentInfo | None, LATER] = None
     """`None` for an image, and for a toolchain that names no environment."""
+    devices: Annotated[
+        tuple[Annotated[Mapping[str, Any], JsonOf(DeviceInfo, partial=True, open=True)], ...], Items(64), LATER
+    ] = ()
+    """Devices of a group, in the order of ranks; empty for a single device. `device` has all their UUIDs in one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from docker.types import ContainerConfig, DeviceRequest, Healthcheck, HostConfig
 from kernel_matrix.errors import ImageError, SandboxError
 from kernel_matrix.model.enums import Role
 from kernel_matrix.platforms import NO_ACCESS, DeviceAccess, Gpu
-from kernel_matrix.platforms.registry import get_platform, platforms
+from kernel_matrix.platforms.registry import container_access, get_platform, platforms
 from kernel_matrix.sandboxes import PACKAGE_TARGET, Isolation, RoleSpec
 from kernel_matrix.sandboxes.role_environment import SCRATCH, command, environment, package_mounts
 
@@ -204,11 +204,10 @@ def gpu_access(spec: RoleSpec, daemon: DaemonInfo) -> DeviceAccess:
     gpu = _accelerator(spec)
     if gpu is None:
         return DeviceAccess()
-    platform = get_platform(gpu.platform)
-    access = platform.container_access(daemon.info, gpu)
+    access = container_access(daemon.info, gpu)
     if access.way == NO_ACCESS:
         what = f"the daemon cannot give {gpu.uuid} to a container"
-        raise SandboxError(what, next_step=platform.ACCESS_ADVICE)
+        raise SandboxError(what, next_step=get_platform(gpu.platform).ACCESS_ADVICE)
     return access
 
 

@@ -37,7 +37,7 @@ from kernel_matrix.inside import confine
 from kernel_matrix.inside.environment_description import python_folders
 from kernel_matrix.model.enums import Role
 from kernel_matrix.platforms import DeviceAccess
-from kernel_matrix.platforms.registry import get_platform, platforms
+from kernel_matrix.platforms.registry import platforms, process_access
 from kernel_matrix.sandboxes import PACKAGE_TARGET, Isolation, ProcessLabels, RoleSpec, RunningProcess, SandboxStatus
 from kernel_matrix.sandboxes.memory_groups import MemoryGroup, MemoryGroups, find_memory_groups
 from kernel_matrix.sandboxes.memory_watch import MemoryWatch
@@ -413,7 +413,7 @@ def _gpu_environment(spec: RoleSpec) -> dict[str, str]:
 
 
 def _gpu_access(spec: RoleSpec) -> DeviceAccess:
-    return DeviceAccess() if spec.gpu is None else get_platform(spec.gpu.platform).process_access(spec.gpu)
+    return DeviceAccess() if spec.gpu is None else process_access(spec.gpu)
 
 
 def _host_paths(spec: RoleSpec, stage: Path) -> dict[str, str]:

@@ -16,7 +16,7 @@ from kernel_matrix.environments.unpacked_images import UnpackedImage, find_unpac
 from kernel_matrix.errors import ImageError, SandboxError
 from kernel_matrix.inside.confine import BindMount
 from kernel_matrix.platforms import Gpu
-from kernel_matrix.platforms.registry import get_platform
+from kernel_matrix.platforms.registry import container_access
 from kernel_matrix.sandboxes import Isolation, RoleSpec, RunningProcess, SandboxStatus
 from kernel_matrix.sandboxes.process import SYSTEM_PATH, ProcessSandbox, RoleTree, own_binds
 from kernel_matrix.sandboxes.role_environment import package_mounts
@@ -103,7 +103,7 @@ def _added(spec: RoleSpec) -> Iterator[BindMount]:
 
 def _driver_libraries(gpu: Gpu) -> Sequence[tuple[str, str]]:
     """Return the libraries of this host that a container with device nodes alone gets, and their paths inside."""
-    found = get_platform(gpu.platform).container_access({}, gpu).libraries
+    found = container_access({}, gpu).libraries
     if not found:
         raise SandboxError(
             f"the libraries of the driver of {gpu.uuid} were not found on this host",

@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from kernel_matrix.plan import Cell, devices_matching
+from kernel_matrix.plan import Cell, groups_matching
 from kernel_matrix.platforms import Gpu
 
 
@@ -54,7 +54,7 @@ class CellQueue:
             self._changed.notify_all()
 
     def devices(self) -> list[Gpu]:
-        """Return the devices that at least one cell can run on; all of them while more cells may come."""
+        """Return the devices and groups that at least one cell can run on; all devices while more cells may come."""
         if self._is_open:
             return list(self._gpus)
         return list({gpu.uuid: gpu for cell in self._cells for gpu in self._devices_of(cell)}.values())
@@ -170,5 +170,6 @@ class CellQueue:
         return gpu in self._devices_of(cell)
 
     def _devices_of(self, cell: Cell) -> Sequence[Gpu]:
-        measured_on = self._measured_on.get(cell.id, ())
-        return [gpu for gpu in devices_matching(cell.gpu, self._gpus) if gpu.uuid not in measured_on]
+        measured_on = set(self._measured_on.get(cell.id, ()))
+        fitting = groups_matching(cell.gpu, self._gpus, cell.problem.ranks)
+        return [gpu for gpu in fitting if measured_on.isdisjoint(one.uuid for one in (gpu, *gpu.members))]

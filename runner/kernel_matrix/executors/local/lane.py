@@ -17,10 +17,11 @@ from kernel_matrix.platforms.registry import get_platform
 
 
 class DeviceLane:
-    """Thread that runs cells on ``gpu`` until there are none or it is quarantined."""
+    """Thread that runs cells on ``gpu``, or a group of devices, until there are none or it is quarantined."""
 
     def __init__(self, gpu: Gpu, shared: RunState) -> None:
         self._gpu = gpu
+        self._uuids = {gpu.uuid, *(one.uuid for one in gpu.members)}
         self._shared = shared
         self._ahead: SessionPrefetch | None = None
 
@@ -28,6 +29,11 @@ class DeviceLane:
     def name(self) -> str:
         """Name of the lane in events and threads."""
         return self._gpu.uuid
+
+    @property
+    def devices(self) -> int:
+        """Number of devices that each cell of the lane runs on."""
+        return len(self._gpu.members)
 
     def run(self) -> None:
         """Run all cells of the lane, in its own thread.
@@ -37,7 +43,7 @@ class DeviceLane:
             StoreError: A record could not be written.
         """
         # What starts early on a CPU would run on the cores that are being timed.
-        depth = DEPTH if get_platform(self._gpu.platform).IS_ACCELERATOR else 0
+        depth = DEPTH if get_platform(self._gpu.platform).IS_ACCELERATOR and self.devices == 1 else 0
         try:
             with closing(SessionPrefetch(self._shared.context, self._next_assignments, depth)) as self._ahead:
                 self._take_cells(self._ahead)
@@ -46,7 +52,7 @@ class DeviceLane:
 
     def _take_cells(self, ahead: SessionPrefetch) -> None:
         shared = self._shared
-        while not shared.context.cancelled() and self._gpu.uuid not in shared.tally.quarantined:
+        while not shared.context.cancelled() and self._uuids.isdisjoint(shared.tally.quarantined):
             if not shared.pending.has_ready(self._gpu, shared.builds.is_ready):
                 self._wait(ahead)
             cell = shared.pending.take(self._gpu, shared.builds.is_ready)
@@ -99,7 +105,7 @@ class DeviceLane:
         return ran
 
     def _quarantine(self, cell: Cell, why: str) -> None:
-        self._shared.tally.quarantined[self._gpu.uuid] = why
+        self._shared.tally.quarantined.update(dict.fromkeys(self._uuids, why))
         self._shared.pending.retire(self._gpu)
         self._shared.tell(RunEvent(happening=EventKind.GPU_QUARANTINED, cell=cell, lane=self.name, text=why))
 

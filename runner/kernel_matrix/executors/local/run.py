@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import groupby
 from pathlib import Path
 
 from kernel_matrix.attempt import CellCancelledError, RunContext
@@ -115,7 +116,7 @@ class Run:
             shared = self._shared(context, self._builds, outage)
             lanes: list[DeviceLane | CompileLane] = [DeviceLane(gpu, shared) for gpu in self._pending.devices()]
             lanes += self._make_compile_lanes(shared)
-            threads = [threading.Thread(target=self._follow, args=(lane,), name=lane.name) for lane in lanes]
+            threads = self._make_threads(lanes)
             undo.callback(_join, threads)
             undo.callback(self.stop)
             self._build(self._cells)
@@ -124,6 +125,14 @@ class Run:
             for thread in threads:
                 thread.start()
             yield self._drain(len(threads))
+
+    def _make_threads(self, lanes: Sequence[DeviceLane | CompileLane]) -> list[threading.Thread]:
+        """Return a thread for each lane; those of groups begin when the lanes of single devices have ended."""
+        threads: list[threading.Thread] = []
+        for _, alike in groupby(sorted(lanes, key=_devices_of), key=_devices_of):
+            earlier = tuple(threads)
+            threads += [threading.Thread(target=self._follow, args=(lane, earlier), name=lane.name) for lane in alike]
+        return threads
 
     def _build(self, cells: Sequence[Cell]) -> None:
         """Start what the builds of ``cells`` need, and hand out those that are only compiled."""
@@ -167,8 +176,10 @@ class Run:
             stop=self.stop,
         )
 
-    def _follow(self, lane: DeviceLane | CompileLane) -> None:
-        """Run a lane to its end; a failure of the lane ends the run."""
+    def _follow(self, lane: DeviceLane | CompileLane, earlier: Sequence[threading.Thread]) -> None:
+        """Run a lane to its end, once ``earlier`` threads have ended; a failure of the lane ends the run."""
+        for thread in earlier:
+            thread.join()
         try:
             lane.run()
         except CellCancelledError:
@@ -205,6 +216,10 @@ class Run:
     def _tell_build_ended(self, cell: Cell, build: BuildResult) -> None:
         text = f"{build.seconds:.1f} s" + (f": {build.outcome.evidence.message}" if build.outcome else "")
         self._events.put(RunEvent(happening=EventKind.BUILD_ENDED, cell=cell, text=text))
+
+
+def _devices_of(lane: DeviceLane | CompileLane) -> int:
+    return lane.devices if isinstance(lane, DeviceLane) else 0
 
 
 def _outlasted_by_build(outage: SandboxOutage, cell: Cell, since: float) -> bool:

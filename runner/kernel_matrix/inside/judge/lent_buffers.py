@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Iterator, List, Sequence, Tuple
 
@@ -47,7 +48,9 @@ class LentBuffers:
         self._ranks: List[RankBuffers] = []
         each = len(like) // len(calls)
         for rank, call in enumerate(calls):
-            self._ranks.append(_allocated(platform, call, like[rank * each : (rank + 1) * each]))
+            with platform.on_device(rank) if len(calls) > 1 else nullcontext():
+                self._ranks.append(_allocated(platform, call, like[rank * each : (rank + 1) * each]))
+        self._home = self._ranks[0].outputs.tensor.device
 
     @property
     def descriptors(self) -> Tuple[int, ...]:
@@ -70,12 +73,16 @@ class LentBuffers:
 
     @property
     def inputs_now(self) -> Iterator[torch.Tensor]:
-        """Views of the inputs as they are now."""
+        """The inputs as they are now, as views, or as copies if they are on another device than the judge's."""
+        return (place.to(self._home) for place in self._places)
+
+    @property
+    def _places(self) -> Iterator[torch.Tensor]:
         return (spec.view(rank.inputs.tensor) for rank in self._ranks for spec in rank.input_specs)
 
     def fill(self, tensors: Sequence[torch.Tensor]) -> None:
         """Copy the inputs of all ranks to their places."""
-        for place, tensor in zip(self.inputs_now, tensors):
+        for place, tensor in zip(self._places, tensors):
             place.copy_(tensor)
 
     def poison(self) -> None:
@@ -106,8 +113,8 @@ class LentBuffers:
             rank.inputs.fetch()
 
     def room_for_outputs(self) -> List[torch.Tensor]:
-        """Return new memory for what is in the buffers for outputs."""
-        return [torch.empty_like(rank.outputs.tensor) for rank in self._ranks]
+        """Return new memory of the judge's own device for what is in the buffers for outputs."""
+        return [torch.empty_like(rank.outputs.tensor, device=self._home) for rank in self._ranks]
 
     def take_outputs(self, memory: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, ...]:
         """Copy the buffers for outputs to ``memory``, and return the outputs there; work may still be queued."""

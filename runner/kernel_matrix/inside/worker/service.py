@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import traceback
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -104,6 +104,7 @@ class Worker:
         """Create the worker; ``place`` is that of its process among several that make calls together."""
         self._channel = channel
         self._place = place
+        self._own_device = ExitStack()  # entered until this process ends
         self._code = code
         self._artifact = artifact
         self._platform = load_platform(device)
@@ -154,6 +155,8 @@ class Worker:
     # ---- getting ready
 
     def _open(self, message: Any, _descriptors: Sequence[int]) -> bytes:
+        if self._place is not None:
+            self._own_device.enter_context(self._platform.on_device(self._place.rank))
         self._platform.open_device()
         if message.get("device_memory_bytes") is not None:
             # Candidate code can undo this; the judge measures what is in use.

@@ -18,6 +18,11 @@ _OWN_FEATURES = 9
 """First major compute capability with instructions that later architectures do not have (``sm_90a``)."""
 
 
+_NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
+"""Settings with which ranks do not use multicast in NVLink switches, which all who share a machine have in common; the
+variables of the user's own environment count instead."""
+
+
 def language_skip_reason(language: Language, compute_capability: str | None) -> str | None:
     """Look up the language in the table."""
     return compatibility().limits.language_skip_reason(language=language, compute_capability=compute_capability)
@@ -103,7 +108,8 @@ def compile_settings(gpu: Gpu) -> Mapping[str, str]:
     """Return the target for ``torch.utils.cpp_extension``, and the way to share memory if the user chose one."""
     arch = {"TORCH_CUDA_ARCH_LIST": compile_target(gpu.compute_capability)} if gpu.compute_capability else {}
     transport = {name: os.environ[name] for name in (STAGED_VARIABLE,) if name in os.environ}
-    return {**arch, **transport}
+    multicast = {name: os.environ.get(name, value) for name, value in (_NO_MULTICAST if gpu.ranks else {}).items()}
+    return {**arch, **transport, **multicast}
 
 
 def interprets(language: Language) -> bool:  # noqa: ARG001  # part of the protocol

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from kernel_matrix.inside.platform import Activity, DeviceHealth, EnergyCounter, Sensors
 
@@ -131,6 +131,29 @@ def cache_bytes() -> int:
     return int(getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)) or (64 << 20)
 
 
+_used_devices: Set[int] = set()
+"""Devices that :func:`on_device` has chosen."""
+
+
+@contextmanager
+def on_device(rank: int) -> Iterator[None]:
+    """Make the device of ``rank`` torch's current one, inside."""
+    import torch
+
+    _used_devices.add(rank)
+    with torch.cuda.device(rank):
+        yield
+
+
+def missing_path(ranks: int) -> str:
+    """Ask the driver for each pair of devices."""
+    import torch
+
+    pairs = [(one, other) for one in range(ranks) for other in range(ranks) if one != other]
+    missing = [pair for pair in pairs if not torch.cuda.can_device_access_peer(*pair)]
+    return "GPU {} cannot reach the memory of GPU {}".format(*missing[0]) if missing else ""
+
+
 def open_device() -> None:
     """Create torch's context."""
     import torch
@@ -139,10 +162,12 @@ def open_device() -> None:
 
 
 def synchronize() -> None:
-    """Wait for all streams."""
+    """Wait for all streams of the current device, and of those that :func:`on_device` has chosen."""
     import torch
 
     torch.cuda.synchronize()
+    for device in _used_devices - {torch.cuda.current_device()}:
+        torch.cuda.synchronize(device)
 
 
 def make_timer() -> Callable[[Callable[[], Any]], Tuple[Any, int]]:

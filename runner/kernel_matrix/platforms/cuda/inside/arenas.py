@@ -89,8 +89,11 @@ class _Mapping:
         size, zero, nothing = ctypes.c_size_t(nbytes), ctypes.c_ulonglong(0), ctypes.c_size_t(0)
         call("cuMemAddressReserve", ctypes.byref(self._address), size, nothing, zero, zero)
         call("cuMemMap", self._address, size, nothing, handle, zero)
-        access = _AccessDescription(_Location(_ON_DEVICE, torch.cuda.current_device()), _READ_WRITE)
-        call("cuMemSetAccess", self._address, size, ctypes.byref(access), ctypes.c_size_t(1))
+        # The judge copies between its own memory, on the first device, and that of each rank.
+        devices = sorted({0, torch.cuda.current_device()})
+        access = [_AccessDescription(_Location(_ON_DEVICE, device), _READ_WRITE) for device in devices]
+        wanted = (_AccessDescription * len(access))(*access)
+        call("cuMemSetAccess", self._address, size, ctypes.byref(wanted), ctypes.c_size_t(len(access)))
         self.__cuda_array_interface__ = {
             "shape": (shown,),
             "typestr": "|u1",
