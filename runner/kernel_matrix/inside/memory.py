@@ -13,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Protocol, Sequence, Tuple
 
 import torch
@@ -81,6 +81,38 @@ def lay_out(tensors: Sequence[torch.Tensor]) -> Tuple[List[TensorSpec], int]:
         specs.append(spec)
         offset += -(-spec.span_bytes // ALIGNMENT) * ALIGNMENT + GUARD
     return specs, offset
+
+
+@dataclass(frozen=True)
+class RowLayout:
+    """Places of the tensors of all ranks in one row of memory, in which each rank has a segment."""
+
+    ranks: Tuple[Tuple[TensorSpec, ...], ...]
+    """Per rank, places from the start of its segment."""
+    segments: Tuple[Tuple[int, int], ...]
+    """Per rank, start and stop of its segment in the row."""
+
+    @staticmethod
+    def of(tensors: Sequence[Sequence[torch.Tensor]]) -> RowLayout:
+        """Lay out the tensors of each rank like :func:`lay_out` does."""
+        ranks, segments, stop = [], [], 0
+        for of_rank in tensors:
+            specs, nbytes = lay_out(of_rank)
+            ranks.append(tuple(specs))
+            segments.append((stop, stop + nbytes))
+            stop += nbytes
+        return RowLayout(tuple(ranks), tuple(segments))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a row."""
+        return self.segments[-1][1]
+
+    @property
+    def specs(self) -> List[TensorSpec]:
+        """Places of all tensors in the row."""
+        pairs = zip(self.ranks, self.segments)
+        return [replace(spec, offset=spec.offset + start) for specs, (start, _) in pairs for spec in specs]
 
 
 def guards(specs: Sequence[TensorSpec], nbytes: int) -> List[Tuple[int, int]]:

@@ -57,6 +57,7 @@ def prepared(call_ns, *, free=None, slowest_ns=0, contestants=2, draw=lambda: to
     platform = SimpleNamespace(**{**vars(cpu), "free_bytes": lambda: free, "capture": capture})
     reference = SimpleNamespace(
         platform=platform,
+        ranks=1,
         like=(torch.empty(8, 64, device="meta"),),
         expected_bytes=EXPECTED_BYTES,
         temporary_bytes=TEMPORARY_BYTES,
@@ -131,7 +132,7 @@ def test_captured_draws_renew_the_chosen_sets(sets, numbers):
 @pytest.mark.parametrize("inputs", [[torch.zeros(8, 63)], [torch.zeros(8, 64), 1], [torch.zeros(8, 64).double()]])
 def test_batches_of_inputs_of_other_forms_are_none(inputs):
     supply = iter([[torch.zeros(8, 64)]] * 5 + [inputs])
-    reference = SimpleNamespace(platform=cpu, like=(torch.empty(8, 64, device="meta"),))
+    reference = SimpleNamespace(platform=cpu, ranks=1, like=(torch.empty(8, 64, device="meta"),))
     with pytest.raises(NoBatchesError):
         batches_of(
             reference,
@@ -174,7 +175,7 @@ class Contestant:
         """Inputs of all sets, per batch."""
         self.called = []
 
-    def lend_batches(self, message, descriptors):
+    def lend_batches(self, message, descriptors, most_bytes):
         assert message["sets"] == self._layout.sets
         sizes = (self._layout.input_bytes, self._layout.output_bytes)
         for kind, descriptor, nbytes in zip(("inputs", "outputs"), descriptors, sizes, strict=True):
@@ -211,7 +212,7 @@ class Contestant:
 
 def one_batch(*, sets=16, capture=False, **how):
     """Make batches over drawn inputs; return them with their contestant, to which they are lent."""
-    reference = SimpleNamespace(platform=cpu, like=(torch.empty(3, device="meta"),))
+    reference = SimpleNamespace(platform=cpu, ranks=1, like=(torch.empty(3, device="meta"),))
     layout = BatchLayout(reference, [torch.zeros(3)], sets)
     supply = SimpleNamespace(next=lambda: [torch.randn(3)])
     made, contestant = Batches(reference, supply, random.Random(7), layout), Contestant(layout, **how)
@@ -238,7 +239,7 @@ class CapturedDraws:
     def __init__(self, capture):
         platform = SimpleNamespace(**{**vars(cpu), "capture": capture})
         self.reference = SimpleNamespace(
-            platform=platform, like=(torch.empty(3, device="meta"),), draw_unseeded=lambda: [torch.randn(3)]
+            platform=platform, ranks=1, like=(torch.empty(3, device="meta"),), draw_unseeded=lambda: [torch.randn(3)]
         )
         self.supply = SimpleNamespace(next=self._next, kind=FRESH)
         self.drawn_alone = 0
@@ -350,7 +351,7 @@ def test_batch_sample_is_of_all_numbers_of_each_output():
         torch.empty(5, dtype=torch.bool, device="meta"),
         torch.empty(0, 3, dtype=torch.int64, device="meta"),
     )
-    layout = BatchLayout(SimpleNamespace(like=like), [torch.zeros(1)], 4)
+    layout = BatchLayout(SimpleNamespace(ranks=1, like=like), [torch.zeros(1)], 4)
     memory = torch.zeros(4, layout.output_bytes, dtype=torch.uint8)
     for number in range(4):
         first, second, _empty = layout.views(layout.outputs, memory, number)
@@ -368,7 +369,7 @@ def test_batch_sample_is_of_all_numbers_of_each_output():
 
 
 def test_batch_sample_of_many_numbers_is_small():
-    layout = BatchLayout(SimpleNamespace(like=(torch.empty(GLANCED, device="meta"),)), [torch.zeros(1)], 4)
+    layout = BatchLayout(SimpleNamespace(ranks=1, like=(torch.empty(GLANCED, device="meta"),)), [torch.zeros(1)], 4)
     memory = torch.zeros(layout.all_output_bytes, dtype=torch.uint8)
     (sample,) = layout.sample(memory, layout.places(range(4)), 1)
     assert len(sample) == GLANCED

@@ -13,8 +13,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.judge.batches import BatchLayout
-from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.inside.judge.lent_buffers import POISON
+from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.inside.memory import guards
 from kernel_matrix.inside.wire import OutputClaim, Structure, unpack_places
 from kernel_matrix.model.enums import Dtype, Status
@@ -46,8 +46,8 @@ class Lender:
     def __init__(self, side, like=LIKE, sets=SETS, chunk=1):
         self.side = side
         self._memory = []
-        self.layout = BatchLayout(SimpleNamespace(like=like), [torch.zeros(3)], sets)
-        self.layout.room_in_place = cpu.pool_bytes([nbytes for nbytes, _ in self.layout.output_sizes], sets)
+        self.layout = BatchLayout(SimpleNamespace(like=like, ranks=1), [torch.zeros(3)], sets)
+        self.layout.room_in_place = cpu.pool_bytes([nbytes for nbytes, _ in self.layout.output_sizes(0)], sets)
         self.chunk = chunk
         self.used = 0
 
@@ -58,7 +58,9 @@ class Lender:
         self.close()
         self.inputs, self.outputs = self._memory = [cpu.create_arena(size) for size in sizes]
         self.fill(0)
-        captured, self.used = self.side.lend_batches(message, (self.inputs.descriptor, self.outputs.descriptor))
+        captured, self.used = self.side.lend_batches(
+            message, (self.inputs.descriptor, self.outputs.descriptor), message["output_bytes"] * message["in_place"]
+        )
         return captured
 
     def close(self):
@@ -88,7 +90,7 @@ class Lender:
             chunks,
             calls,
             lambda: taken.append(self.outputs.tensor.clone()),
-            partial(unpack_places, outputs=self.layout.output_sizes, calls=calls, most_bytes=self.used)
+            partial(unpack_places, outputs=self.layout.output_sizes(0), calls=calls, most_bytes=self.used)
             if self.used
             else None,
         )

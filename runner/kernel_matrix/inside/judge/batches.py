@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import random
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -24,16 +25,18 @@ from kernel_matrix.inside.judge.bits import same_bits
 from kernel_matrix.inside.judge.input_supply import FRESH
 from kernel_matrix.inside.judge.lent_buffers import POISON, as_empty
 from kernel_matrix.inside.judge.verification import GLANCED
-from kernel_matrix.inside.judge.worker_client import CallResult, encoded
-from kernel_matrix.inside.memory import TensorSpec, guards, lay_out
+from kernel_matrix.inside.judge.worker_client import CallResult, calls_of_ranks
+from kernel_matrix.inside.memory import RowLayout, TensorSpec, guards
 from kernel_matrix.inside.wire import MOST_PLACES, Places, unpack_places
 from kernel_matrix.model.enums import Role
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.judge.input_supply import InputSupply
+    from kernel_matrix.inside.judge.lent_buffers import CallArguments
     from kernel_matrix.inside.judge.reference import ReferenceModel
     from kernel_matrix.inside.judge.worker_client import CallTimes, WorkerClient
     from kernel_matrix.inside.memory import Arena
+    from kernel_matrix.inside.platform import InsidePlatform
     from kernel_matrix.inside.wire import OutputsClaim
 
 CHUNKS = 8
@@ -88,13 +91,22 @@ class BatchLayout:
     """Places of the sets' inputs and outputs, the same for all contestants."""
 
     def __init__(self, reference: ReferenceModel, inputs: List[Any], sets: int) -> None:
-        tensors: List[torch.Tensor] = []
-        self.arguments = encoded("get_inputs()", inputs, tensors)
-        self.inputs, self.input_bytes = lay_out(tensors)
-        self.outputs, self.output_bytes = lay_out([as_empty(tensor) for tensor in reference.like])
+        self.ranks = reference.ranks
+        calls = calls_of_ranks(inputs, self.ranks)
+        self.arguments, self.input_row = self.place(calls)
+        each = len(reference.like) // self.ranks
+        like = [as_empty(tensor) for tensor in reference.like]
+        self.output_row = RowLayout.of([like[rank * each : (rank + 1) * each] for rank in range(self.ranks)])
+        self.inputs, self.input_bytes = self.input_row.specs, self.input_row.nbytes
+        self.outputs, self.output_bytes = self.output_row.specs, self.output_row.nbytes
         self.sets = sets
         self.room_in_place = 0
         """Bytes that outputs in place need; 0 if outputs are copied."""
+
+    @staticmethod
+    def place(calls: Sequence[CallArguments]) -> Tuple[List[Any], RowLayout]:
+        """Return the arguments of each rank as JSON, and the places of their tensors."""
+        return [call.document for call in calls], RowLayout.of([call.tensors for call in calls])
 
     @property
     def output_memory_bytes(self) -> int:
@@ -106,10 +118,27 @@ class BatchLayout:
         """Return the size of memory with a row for each set's outputs."""
         return self.output_bytes * self.sets
 
-    @property
-    def output_sizes(self) -> Tuple[Tuple[int, int], ...]:
-        """Return (bytes, bytes of an element) of each output of a call."""
-        return tuple((spec.span_bytes, int(getattr(torch, spec.dtype).itemsize)) for spec in self.outputs)
+    def output_sizes(self, rank: int) -> Tuple[Tuple[int, int], ...]:
+        """Return (bytes, bytes of an element) of each output of a call of ``rank``."""
+        specs = self.output_row.ranks[rank]
+        return tuple((spec.span_bytes, int(getattr(torch, spec.dtype).itemsize)) for spec in specs)
+
+    def read_places(self, payload: bytes, calls: int, used: int) -> Places:
+        """Return where the outputs of each call begin in ``used`` bytes, of which each rank has an equal part.
+
+        Raises:
+            WireError: For places that are not possible.
+        """
+        each, size = used // self.ranks, len(payload) // self.ranks
+        of_ranks = [
+            unpack_places(payload[rank * size : (rank + 1) * size], self.output_sizes(rank), calls, each)
+            for rank in range(self.ranks)
+        ]
+        if not all(of_ranks):
+            return ()
+        return tuple(
+            tuple(rank * each + start for rank, starts in enumerate(one) for start in starts) for one in zip(*of_ranks)
+        )
 
     def views(self, specs: Sequence[TensorSpec], memory: torch.Tensor, number: int) -> Tuple[torch.Tensor, ...]:
         """Return the tensors of one set in ``memory``, which has a row per set."""
@@ -133,20 +162,103 @@ class BatchLayout:
             found.append(numbers[torch.tensor(starts, device=memory.device)[call] // dtype.itemsize + at])
         return tuple(found)
 
+    def decode(self, tensors: Sequence[torch.Tensor]) -> List[Any]:
+        """Return the arguments of all ranks with these tensors in their places."""
+        left = list(tensors)
+        counts = [len(specs) for specs in self.input_row.ranks]
+        of_ranks = [[left.pop(0) for _ in range(count)] for count in counts]
+        return [one for pair in zip(self.arguments, of_ranks) for one in decode_arguments(*pair)]
+
+    def memory_sizes(self, rank: int) -> Tuple[int, int]:
+        """Return the sizes of the memory for all sets' inputs and outputs of a rank."""
+        (first, stop), (start, end) = self.input_row.segments[rank], self.output_row.segments[rank]
+        return (stop - first) * self.sets, max((end - start) * self.sets, self.room_in_place)
+
     def to_json(self, chunk: int, *, capture: bool) -> Any:
         """Return its form on the wire."""
+        messages = [self._of_rank(rank, chunk, capture=capture) for rank in range(self.ranks)]
+        return messages[0] if self.ranks == 1 else {"ranks": messages}
+
+    def _of_rank(self, rank: int, chunk: int, *, capture: bool) -> Dict[str, Any]:
+        (first, stop), (start, end) = self.input_row.segments[rank], self.output_row.segments[rank]
+        input_bytes, output_bytes = self.memory_sizes(rank)
         return {
-            "arguments": self.arguments,
-            "inputs": [spec.to_json() for spec in self.inputs],
-            "outputs": [spec.to_json() for spec in self.outputs],
-            "input_bytes": self.input_bytes * self.sets,
-            "output_bytes": self.output_memory_bytes,
-            "strides": (self.input_bytes, self.output_bytes),
+            "arguments": self.arguments[rank],
+            "inputs": [spec.to_json() for spec in self.input_row.ranks[rank]],
+            "outputs": [spec.to_json() for spec in self.output_row.ranks[rank]],
+            "input_bytes": input_bytes,
+            "output_bytes": output_bytes,
+            "strides": (stop - first, end - start),
             "sets": self.sets,
             "chunk": chunk,
             "capture": capture,
             "in_place": self.room_in_place > 0,
         }
+
+
+class LentRows:
+    """Memory that a contestant has for batches: of each rank a row per set, for inputs and for outputs."""
+
+    def __init__(self, platform: InsidePlatform, layout: BatchLayout) -> None:
+        self._layout = layout
+        self._arenas: List[Tuple[Arena, Arena]] = []
+        for rank in range(layout.ranks):
+            with platform.on_device(rank) if layout.ranks > 1 else nullcontext():
+                inputs, outputs = (platform.create_arena(nbytes) for nbytes in layout.memory_sizes(rank))
+                self._arenas.append((inputs, outputs))
+
+    @property
+    def descriptors(self) -> Tuple[int, ...]:
+        """Descriptors of inputs and outputs, rank by rank."""
+        return tuple(arena.descriptor for pair in self._arenas for arena in pair)
+
+    def fill(self, sent: torch.Tensor) -> None:
+        """Copy the rows of all inputs to their ranks."""
+        for (start, stop), (inputs, _) in zip(self._layout.input_row.segments, self._arenas):
+            inputs.tensor.view(self._layout.sets, -1).copy_(sent[:, start:stop])
+
+    def poison(self) -> None:
+        """Fill the memory for outputs with the pattern that no output has."""
+        for _, outputs in self._arenas:
+            outputs.tensor.fill_(POISON)
+
+    def publish_inputs(self) -> None:
+        """Let the contestant see the inputs."""
+        for inputs, _ in self._arenas:
+            inputs.publish()
+
+    def publish_outputs(self) -> None:
+        """Let the contestant see the memory for outputs."""
+        for _, outputs in self._arenas:
+            outputs.publish()
+
+    def take(self, memory: torch.Tensor, *, in_place: bool) -> None:
+        """Copy the outputs to ``memory``: rows, or what lies at the start of each rank's memory."""
+        if in_place:
+            parts = memory.view(len(self._arenas), -1)
+            for part, (_, outputs) in zip(parts, self._arenas):
+                outputs.fetch()
+                part.copy_(outputs.tensor[: len(part)])
+            return
+        rows = memory.view(self._layout.sets, -1)
+        for (start, stop), (_, outputs) in zip(self._layout.output_row.segments, self._arenas):
+            outputs.fetch()
+            nbytes = (stop - start) * self._layout.sets
+            rows[:, start:stop].copy_(outputs.tensor[:nbytes].view(self._layout.sets, -1))
+
+    def inputs_now(self) -> torch.Tensor:
+        """Return the rows of all inputs as they are now; of several ranks, a copy."""
+        found = []
+        for inputs, _ in self._arenas:
+            inputs.fetch()
+            found.append(inputs.tensor.view(self._layout.sets, -1))
+        return found[0] if len(found) == 1 else torch.cat([one.to(found[0].device) for one in found], 1)
+
+    def close(self) -> None:
+        """Take the memory back."""
+        for pair in self._arenas:
+            for arena in pair:
+                arena.close()
 
 
 class Batches:
@@ -168,13 +280,12 @@ class Batches:
         self._layout = layout
         self._copies = COPIES + contestants
         self._chunk = 1
-        self._memory: Dict[str, Tuple[Arena, Arena]] = {}
+        self._memory: Dict[str, LentRows] = {}
         """Contestant → memory for its inputs and outputs."""
         self._in_place: Dict[str, int] = {}
         """Contestant that computes outputs in place → bytes of the memory in which they lie."""
         device = self._platform.TORCH_DEVICE
-        # Written after the inputs, which empties the cache.
-        self._flush = torch.empty(2 * self._platform.cache_bytes(), dtype=torch.uint8, device=device)
+        self._flushes = [self._new_flush(rank) for rank in range(layout.ranks)]
         self._sent = torch.zeros((layout.sets, layout.input_bytes), dtype=torch.uint8, device=device)
         # Batches are of whole chunks if captured, so that hardly a set is drawn for nothing.
         self._drawn_together = min(DRAWN_TOGETHER, _chunk_of(layout.sets))
@@ -189,8 +300,11 @@ class Batches:
         self._chunk = _chunk_of(self._layout.sets) if capture else 1
         message = self._layout.to_json(self._chunk, capture=capture)
         self._take_back(client.name)
-        inputs, outputs = self._memory[client.name] = self._new_memory()
-        captured, used_bytes = client.lend_batches(message, (inputs.descriptor, outputs.descriptor))
+        lent = self._memory[client.name] = LentRows(self._platform, self._layout)
+        lent.fill(self._sent)
+        self._platform.synchronize()
+        lent.publish_inputs()
+        captured, used_bytes = client.lend_batches(message, lent.descriptors, self._most_in_place())
         if used_bytes:
             self._in_place[client.name] = used_bytes
         return captured
@@ -207,32 +321,31 @@ class Batches:
         self._write(numbers)  # for all contestants: what the device does before a batch may change its time
         in_place = client.name in self._in_place
         # Of all contestants in place the same, so that taking it takes equally long.
-        used = max(self._in_place.values()) if in_place else self._layout.all_output_bytes
-        inputs, outputs = self._memory[client.name]
-        outputs.tensor.fill_(POISON)
-        taken = torch.empty_like(outputs.tensor[:used])
+        used = max(self._in_place.values()) * self._layout.ranks if in_place else self._layout.all_output_bytes
+        lent = self._memory[client.name]
+        lent.poison()
+        taken = torch.empty(used, dtype=torch.uint8, device=self._sent.device)
         self._platform.synchronize()
-        outputs.publish()
+        lent.publish_outputs()
 
         def deliver() -> None:
-            inputs.tensor.copy_(self._sent.view(-1))
-            self._flush.zero_()
+            lent.fill(self._sent)
+            for flush in self._flushes:
+                flush.zero_()  # after the inputs, which empties the cache
             self._platform.synchronize()
-            inputs.publish()
+            lent.publish_inputs()
 
         def take() -> None:
-            outputs.fetch()
-            taken.copy_(outputs.tensor[:used])
+            lent.take(taken, in_place=in_place)
             self._platform.synchronize()
 
         def read_places(payload: bytes) -> Places:
-            return unpack_places(payload, self._layout.output_sizes, len(numbers), used)
+            return self._layout.read_places(payload, len(numbers), used)
 
         claim, places, times = client.call_batch(deliver, chosen, len(numbers), take, read_places if in_place else None)
         if in_place and not places:
             raise OutputsElsewhereError
-        inputs.fetch()
-        now = inputs.tensor.view_as(self._sent)
+        now = lent.inputs_now()
         # The baseline is not hostile, and the controls have checked that it writes to no input.
         unchanged = client.role is Role.BASELINE or same_bits(now, self._sent)
         damage = "" if in_place else self._around_outputs(taken.view(self._layout.sets, -1))
@@ -269,7 +382,7 @@ class Batches:
             inputs=now,
             damage=batch.damage,
         )
-        return result, decode_arguments(layout.arguments, list(sent))
+        return result, layout.decode(sent)
 
     def result_of_all(self, batch: BatchResult) -> CallResult:
         """Return a sample of the outputs of all calls, as if it were the outputs of one call without inputs."""
@@ -278,11 +391,16 @@ class Batches:
 
     def _find_room_in_place(self) -> int:
         """Return how much memory outputs in place need; 0 where they are copied."""
-        sizes = [nbytes for nbytes, _ in self._layout.output_sizes]
-        room = self._platform.pool_bytes(sizes, self._layout.sets)
+        layout = self._layout
+        sizes = [[nbytes for nbytes, _ in layout.output_sizes(rank)] for rank in range(layout.ranks)]
+        room = max(self._platform.pool_bytes(of_rank, layout.sets) for of_rank in sizes)
         free = self._platform.free_bytes()
-        fits = free is None or room <= free // self._copies
-        return room if fits and self._layout.sets * len(sizes) <= MOST_PLACES else 0
+        fits = free is None or room * layout.ranks <= free // self._copies
+        return room if fits and layout.sets * len(layout.outputs) <= MOST_PLACES else 0
+
+    def _most_in_place(self) -> int:
+        """Return the size of the memory in which outputs may be computed in place; 0 where they are copied."""
+        return self._layout.output_memory_bytes if self._layout.room_in_place else 0
 
     def _around_outputs(self, rows: torch.Tensor) -> str:
         """Check the guards of all outputs."""
@@ -312,10 +430,10 @@ class Batches:
             sets.index_copy_(0, chosen, self._redraw()[: len(chosen)].view(torch.int64))
 
     def _write_one(self, memory: torch.Tensor, inputs: List[Any]) -> None:
-        tensors: List[torch.Tensor] = []
-        arguments = encoded("get_inputs()", inputs, tensors)
-        if arguments != self._layout.arguments or lay_out(tensors)[0] != self._layout.inputs:
+        calls = calls_of_ranks(inputs, self._layout.ranks)
+        if self._layout.place(calls) != (self._layout.arguments, self._layout.input_row):
             raise NoBatchesError
+        tensors = (tensor for call in calls for tensor in call.tensors)
         for spec, tensor in zip(self._layout.inputs, tensors):
             spec.view(memory).copy_(tensor)
 
@@ -353,20 +471,18 @@ class Batches:
                 return False
         return True
 
-    def _new_memory(self) -> Tuple[Arena, Arena]:
-        """Make memory for a contestant's inputs and outputs."""
-        sizes = (self._sent.numel(), self._layout.output_memory_bytes)
-        inputs, outputs = (self._platform.create_arena(nbytes) for nbytes in sizes)
-        inputs.tensor.copy_(self._sent.view(-1))
-        self._platform.synchronize()
-        inputs.publish()
-        return inputs, outputs
+    def _new_flush(self, rank: int) -> torch.Tensor:
+        """Return memory on the device of ``rank`` that is written to empty its cache."""
+        with self._platform.on_device(rank) if self._layout.ranks > 1 else nullcontext():
+            nbytes = 2 * self._platform.cache_bytes()
+            return torch.empty(nbytes, dtype=torch.uint8, device=self._platform.TORCH_DEVICE)
 
     def _take_back(self, name: str) -> None:
         """Take back the memory that contestant ``name`` has, if any."""
         self._in_place.pop(name, None)
-        for arena in self._memory.pop(name, ()):
-            arena.close()
+        lent = self._memory.pop(name, None)
+        if lent is not None:
+            lent.close()
 
 
 def batches_of(

@@ -142,6 +142,7 @@ class ReferenceModel:
         self.platform = load_platform(device)
         self.device = device = self.platform.TORCH_DEVICE
         self.dtype = dtype
+        self.ranks = ranks
         self._secret = secret
         self._module = _imported(path, values, ranks)
         seed_torch(MODULE_SEED)

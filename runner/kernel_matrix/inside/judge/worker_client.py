@@ -350,7 +350,7 @@ class WorkerClient:
             like: Tensors with the shape, dtype and strides of the expected outputs; ``meta`` tensors suffice. If there
                 are none, the worker keeps the outputs of a call until it gets a buffer for them.
         """
-        calls = self._arguments_of_ranks(inputs)
+        calls = calls_of_ranks(inputs, self._ranks)
         tensors = tuple(tensor for call in calls for tensor in call.tensors)
         lent = self._lend(calls, like)
         began = time.perf_counter_ns()
@@ -362,14 +362,6 @@ class WorkerClient:
         lent.publish()
         self._delivered_ns = time.perf_counter_ns() - began
         self._sent, self._frugal = tensors, None
-
-    def _arguments_of_ranks(self, inputs: List[Any]) -> List[CallArguments]:
-        """Encode the arguments of each rank, which follow one another in ``inputs``."""
-        each = len(inputs) // self._ranks
-        calls = [CallArguments([], []) for _ in range(self._ranks)]
-        for rank, call in enumerate(calls):
-            call.document[:] = encoded("get_inputs()", inputs[rank * each : (rank + 1) * each], call.tensors)
-        return calls
 
     def deliver_drawn(self, inputs: DrawnInputs, like: Sequence[torch.Tensor], *, frugal: bool) -> None:
         """Deliver ``inputs``; where memory is short, use as little of it as possible in the next call.
@@ -407,8 +399,8 @@ class WorkerClient:
         patience_s = self._call_patience() + (count + 4) * 2 * (self.fastest_s or 0.0)
         return self._run(FrameKind.REPLAY, stage, patience_s, pack_replay(count))
 
-    def lend_batches(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> Tuple[bool, int]:
-        """Lend memory for batches, with the layout of their sets.
+    def lend_batches(self, message: Mapping[str, Any], descriptors: Sequence[int], most_bytes: int) -> Tuple[bool, int]:
+        """Lend memory for batches, with the layout of their sets; outputs in place take ``most_bytes`` at most.
 
         Returns:
             Whether the worker has captured its calls; and how many bytes of the memory for outputs it uses if it
@@ -416,8 +408,7 @@ class WorkerClient:
         """
         self.take_back()
         self._order(FrameKind.BATCH_BUFFERS, message, descriptors, Stage.TIME)
-        most = message["output_bytes"] if message["in_place"] else 0
-        return self._parsed(Stage.TIME, lambda payload: unpack_lent(payload, most), self._ready(Stage.TIME))
+        return self._parsed(Stage.TIME, lambda payload: unpack_lent(payload, most_bytes), self._ready(Stage.TIME))
 
     def call_batch(
         self,
@@ -732,6 +723,15 @@ def _forms(tensors: Sequence[torch.Tensor]) -> List[Any]:
 
 def _unchanged_or_copy(sent: torch.Tensor, now: torch.Tensor) -> torch.Tensor:
     return sent if same_bits(sent, now) else now.clone()
+
+
+def calls_of_ranks(inputs: List[Any], ranks: int) -> List[CallArguments]:
+    """Encode the arguments of each rank, which follow one another in ``inputs``."""
+    each = len(inputs) // ranks
+    calls = [CallArguments([], []) for _ in range(ranks)]
+    for rank, call in enumerate(calls):
+        call.document[:] = encoded("get_inputs()", inputs[rank * each : (rank + 1) * each], call.tensors)
+    return calls
 
 
 def encoded(source: str, arguments: Sequence[Any], tensors: List[torch.Tensor]) -> List[Any]:

@@ -89,7 +89,7 @@ class WorkloadRunner:
         self._flush_bytes = 2 * self._l2_bytes
         self._time = job.protocol.time and not job.sanitize
         self._limits_waits = not (INTERPRETED in job.labels or job.sanitize)  # False if a tool slows the candidate down
-        self._in_batches = load_platform(job.device).IS_ACCELERATOR and not job.mutates_inputs and job.ranks == 1
+        self._in_batches = load_platform(job.device).IS_ACCELERATOR and not job.mutates_inputs
         self._timed = False
         self._watch: Optional[SensorWatch] = None
         self._counter: Optional[EnergyCounter] = None

@@ -26,6 +26,7 @@ from kernel_matrix.inside.hard_exit import leave
 from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.inside.wire import (
     AWAKE_S,
+    MAX_CLAIMED_BYTES,
     MAX_FROM_JUDGE,
     MAX_FROM_WORKER,
     MAX_OUTPUTS,
@@ -35,12 +36,16 @@ from kernel_matrix.inside.wire import (
     OutputsClaim,
     PeerGoneError,
     Structure,
+    pack_begun,
     pack_done,
     pack_failed,
+    pack_lent,
     pack_outputs,
     pack_peak,
     pack_traced,
+    unpack_begun,
     unpack_done,
+    unpack_lent,
     unpack_outputs,
     unpack_peak,
     unpack_traced,
@@ -53,6 +58,7 @@ _ANSWERS = {
     FrameKind.REPLAY: (FrameKind.DONE, FrameKind.OUTPUTS),
     FrameKind.TRACE: (FrameKind.DONE, FrameKind.TRACED, FrameKind.OUTPUTS),
     FrameKind.HAND_OVER: (FrameKind.OUTPUTS,),
+    FrameKind.CALLS: (FrameKind.BEGUN, FrameKind.DONE, FrameKind.OUTPUTS),
 }
 """Order → kinds of the answers to it; all others are answered with ``READY``. Without a buffer for outputs, calls are
 answered without ``OUTPUTS``."""
@@ -118,6 +124,7 @@ class RankLeader:
         self._artifact = artifact
         self._awake_s = 0.0
         self._hands_over = True  # False while there is no buffer for outputs
+        self._is_in_place = False  # True while batches compute their outputs in the judge's memory
 
     def serve(self) -> None:
         """Answer frames until the judge says goodbye.
@@ -132,20 +139,35 @@ class RankLeader:
                 return
             if kind is FrameKind.LOAD and not self._has_unpacked():
                 continue
-            self._pass_on(kind, sequence, payload, descriptors)
-            for descriptor in descriptors:
-                os.close(descriptor)
-            if kind is FrameKind.OPEN and self._platform.IS_ACCELERATOR:
-                self._channel.stay_awake(AWAKE_S)
-                self._awake_s = AWAKE_S
-            for wanted in self._answers(kind):
-                if not self._answer(wanted, kind, sequence):
-                    break
+            try:
+                self._carry_out(kind, sequence, payload, descriptors)
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+
+    def _carry_out(self, kind: FrameKind, sequence: int, payload: bytes, descriptors: Sequence[int]) -> None:
+        """Pass an order on, and the answers back; of a failure, the first one alone."""
+        self._pass_on(kind, sequence, payload, descriptors)
+        if kind is FrameKind.OPEN and self._platform.IS_ACCELERATOR:
+            self._channel.stay_awake(AWAKE_S)
+            self._awake_s = AWAKE_S
+        for wanted in self._answers(kind):
+            found = self._gathered(wanted)
+            if kind is FrameKind.BATCH_BUFFERS and found is not None and _is_mixed(found):
+                self._pass_on(kind, sequence, _with_copies(payload), descriptors)
+                found = self._gathered(wanted)
+            if found is None:
+                return
+            joined = (_JOINS.get((kind, wanted)) or _JOINS.get((None, wanted), _first))(found)
+            if kind is FrameKind.BATCH_BUFFERS:
+                self._is_in_place = unpack_lent(joined, MAX_CLAIMED_BYTES)[1] > 0
+            self._channel.send(wanted, sequence, joined)
 
     def _answers(self, order: FrameKind) -> Sequence[FrameKind]:
         answers = _ANSWERS.get(order, (FrameKind.READY,))
         kept = not self._hands_over and order is not FrameKind.HAND_OVER
-        return [kind for kind in answers if not (kept and kind is FrameKind.OUTPUTS)]
+        places = (FrameKind.PLACES,) if self._is_in_place and order is FrameKind.CALLS else ()
+        return [kind for kind in (*answers, *places) if not (kept and kind is FrameKind.OUTPUTS)]
 
     def _has_unpacked(self) -> bool:
         """Unpack what was compiled ahead of time, once for all ranks; report a failure, and return False."""
@@ -162,7 +184,7 @@ class RankLeader:
         """Send an order to all ranks; buffers are each rank's own."""
         documents: List[bytes] = [payload] * len(self._ranks)
         lent: List[Sequence[int]] = [descriptors] * len(self._ranks)
-        if kind is FrameKind.BUFFERS:
+        if kind in (FrameKind.BUFFERS, FrameKind.BATCH_BUFFERS):
             messages = json.loads(payload)["ranks"]
             self._hands_over = any(message["outputs"] for message in messages)
             documents = [json.dumps(message).encode() for message in messages]
@@ -172,21 +194,17 @@ class RankLeader:
             rank.owes = list(self._answers(kind))
             rank.channel.send(kind, sequence, document, mine)
 
-    def _answer(self, wanted: FrameKind, order: FrameKind, sequence: int) -> bool:
-        """Wait for this answer of all ranks, and pass it on; return False after a failure."""
+    def _gathered(self, wanted: FrameKind) -> Optional[List[bytes]]:
+        """Wait for this answer of all ranks, and return the payloads; pass any other one on, and return None."""
         payloads: Dict[int, bytes] = {}
         while len(payloads) < len(self._ranks):
             number = self._next_readable([n for n in range(len(self._ranks)) if n not in payloads])
             kind, payload = self._received(number)
-            if kind is FrameKind.FAILED:
-                self._channel.send(FrameKind.FAILED, 0, payload)
-                return False
+            if kind is not wanted:
+                self._channel.send(kind, 0, payload)
+                return None
             payloads[number] = payload
-        joined = _JOINS.get(wanted, _first)
-        if order is FrameKind.RELEASE:
-            joined = _most_memory
-        self._channel.send(wanted, sequence, joined([payloads[number] for number in range(len(self._ranks))]))
-        return True
+        return [payloads[number] for number in range(len(self._ranks))]
 
     def _received(self, number: int) -> Tuple[FrameKind, bytes]:
         """Read the next answer of a rank."""
@@ -263,9 +281,39 @@ def _most_memory(payloads: Sequence[bytes]) -> bytes:
     return pack_peak(max(known) if len(known) == len(peaks) else None)
 
 
-_JOINS: Dict[FrameKind, Callable[[Sequence[bytes]], bytes]] = {
-    FrameKind.DONE: _longest,
-    FrameKind.OUTPUTS: _all_outputs,
-    FrameKind.TRACED: _all_kernels,
+def _is_mixed(payloads: Sequence[bytes]) -> bool:
+    """Return True if some ranks compute the outputs of batches in place, and others do not."""
+    return len({unpack_lent(payload, MAX_CLAIMED_BYTES)[1] > 0 for payload in payloads}) > 1
+
+
+def _with_copies(payload: bytes) -> bytes:
+    """Return an order for batches that lets all ranks copy their outputs."""
+    return json.dumps({"ranks": [{**one, "in_place": False} for one in json.loads(payload)["ranks"]]}).encode()
+
+
+def _captured_by_all(payloads: Sequence[bytes]) -> bytes:
+    """Return that calls are captured if they are on all ranks, and the most memory that outputs take in place."""
+    found = [unpack_lent(payload, MAX_CLAIMED_BYTES) for payload in payloads]
+    return pack_lent(captured=all(captured for captured, _ in found), pool_bytes=max(used for _, used in found))
+
+
+def _all_places(payloads: Sequence[bytes]) -> bytes:
+    """Return the places of all ranks, one rank after the other; none if a rank has none."""
+    return b"".join(payloads) if all(payloads) else b""
+
+
+def _last_begun(payloads: Sequence[bytes]) -> bytes:
+    return pack_begun(max(map(unpack_begun, payloads)))
+
+
+_JOINS: Dict[Tuple[Optional[FrameKind], FrameKind], Callable[[Sequence[bytes]], bytes]] = {
+    (None, FrameKind.DONE): _longest,
+    (None, FrameKind.OUTPUTS): _all_outputs,
+    (None, FrameKind.TRACED): _all_kernels,
+    (None, FrameKind.BEGUN): _last_begun,
+    (None, FrameKind.PLACES): _all_places,
+    (FrameKind.CALLS, FrameKind.DONE): _first,  # the end of a batch has no payload
+    (FrameKind.RELEASE, FrameKind.READY): _most_memory,
+    (FrameKind.BATCH_BUFFERS, FrameKind.READY): _captured_by_all,
 }
-"""Kind of answer → function that makes one of those of all ranks."""
+"""Order, or None for any, and kind of its answer → function that makes one answer of those of all ranks."""
