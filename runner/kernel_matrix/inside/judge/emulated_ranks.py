@@ -97,9 +97,10 @@ def with_all_ranks(module: ModuleType, ranks: int) -> ModuleType:
 
     def get_inputs() -> List[Any]:
         drawn: List[List[Any]] = []
-        for rank in range(ranks):
-            with _running(rank, _Meeting(ranks)):
-                drawn.append(list(module.get_inputs()))
+        with emulated_collectives():
+            for rank in range(ranks):
+                with _running(rank, _Meeting(ranks)):
+                    drawn.append(list(module.get_inputs()))
         if len({len(arguments) for arguments in drawn}) > 1:
             raise RankError("get_inputs() returns different numbers of arguments on different ranks")
         return [argument for arguments in drawn for argument in arguments]
@@ -138,10 +139,11 @@ def run_ranks(call: Callable[[int], Any], ranks: int, arguments: Sequence[Any] =
             meeting.leave(rank, "has returned")
 
     threads = [threading.Thread(target=run, args=(rank,), name=f"rank {rank}") for rank in range(ranks)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with emulated_collectives():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     if errors:
         raise next((error for error in errors.values() if not isinstance(error, RankError)), *list(errors.values())[:1])
     return returned
@@ -158,7 +160,6 @@ def _join(returned: Sequence[Any]) -> Tuple[torch.Tensor, ...]:
 @contextmanager
 def _running(rank: int, meeting: _Meeting) -> Iterator[None]:
     """Let ``torch.distributed`` in this thread be about ``rank``."""
-    emulate()
     before = _present.rank, _present.meeting
     _present.rank, _present.meeting = rank, meeting
     try:
@@ -167,12 +168,19 @@ def _running(rank: int, meeting: _Meeting) -> Iterator[None]:
         _present.rank, _present.meeting = before
 
 
-def emulate() -> None:
-    """Let functions of ``torch.distributed`` work between the threads of this process, from now on."""
-    for name, function in _EMULATED.items():
-        setattr(dist, name, function)
-    for name in _ABSENT:
-        setattr(dist, name, _absent(name))
+@contextmanager
+def emulated_collectives() -> Iterator[None]:
+    """Replace functions of ``torch.distributed`` by those that work between threads, inside this context.
+
+    A problem is imported, and runs, inside.
+    """
+    emulated = {**_EMULATED, **{name: _absent(name) for name in _ABSENT}}
+    before = {name: getattr(dist, name) for name in emulated}
+    vars(dist).update(emulated)
+    try:
+        yield
+    finally:
+        vars(dist).update(before)
 
 
 def _rank() -> int:

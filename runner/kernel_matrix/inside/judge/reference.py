@@ -363,10 +363,13 @@ class ReferenceModel:
 def _imported(path: Path, values: Mapping[str, Any], ranks: int) -> ModuleType:
     if ranks == 1:
         return import_file(path, "kernel_matrix_problem", values)
-    from kernel_matrix.inside.judge.emulated_ranks import emulate, with_all_ranks  # noqa: PLC0415  # it changes torch
+    from kernel_matrix.inside.judge.emulated_ranks import (  # noqa: PLC0415  # few problems need it
+        emulated_collectives,
+        with_all_ranks,
+    )
 
-    emulate()
-    return with_all_ranks(import_file(path, "kernel_matrix_problem", values), ranks)
+    with emulated_collectives():
+        return with_all_ranks(import_file(path, "kernel_matrix_problem", values), ranks)
 
 
 def round_mantissa(tensor: torch.Tensor, bits: int) -> torch.Tensor:

@@ -79,7 +79,9 @@ def serve_ranks(channel: Channel, code: Path, device: str, artifact: Optional[Pa
     """Start a process per rank, and answer one judge for all of them until it says goodbye or is gone."""
     store = f"{tempfile.mkdtemp(prefix='ranks-')}/store"
     built = artifact is not None
-    started = [_start(code, device, RankPlace(number, ranks, store, built)) for number in range(ranks)]
+    started: List[_Rank] = []
+    for number in range(ranks):
+        started.append(_start(code, device, RankPlace(number, ranks, store, built), [channel, *_channels(started)]))
     with suppress(PeerGoneError):
         RankLeader(channel, started, device, artifact).serve()
     for rank in started:
@@ -88,11 +90,17 @@ def serve_ranks(channel: Channel, code: Path, device: str, artifact: Optional[Pa
         os.waitpid(rank.pid, 0)
 
 
-def _start(code: Path, device: str, place: RankPlace) -> _Rank:
-    """Fork a process that serves as one rank."""
+def _channels(ranks: Sequence[_Rank]) -> List[Channel]:
+    return [rank.channel for rank in ranks]
+
+
+def _start(code: Path, device: str, place: RankPlace, others: Sequence[Channel]) -> _Rank:
+    """Fork a process that serves as one rank; it has none of the ``others``' connections."""
     ours, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:
+        for channel in (*others, Channel(ours, MAX_FROM_WORKER)):
+            channel.close()  # or the end of this process would not be seen
         _become_rank(theirs, code, device, place)
     theirs.close()
     return _Rank(child, Channel(ours, MAX_FROM_WORKER), ours, [])
