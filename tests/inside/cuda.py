@@ -38,7 +38,7 @@ class SimulatedCuda:
         self._log = log
         self.environment = {
             **os.environ,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
             "LD_LIBRARY_PATH": str(library.parent),
             "KERNEL_MATRIX_SIM_CUDA_LOG": str(log),
         }

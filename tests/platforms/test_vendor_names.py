@@ -35,6 +35,7 @@ EXCEPTIONS = {
     ),
     "an interface that torch has under this name on every kind of GPU": (
         *("inside/input_generation.py", "inside/build/triton_ahead.py"),
+        *("inside/gpu_activity.py", "inside/gpu_arenas.py", "inside/gpu_calls.py", "inside/torch_gpu.py"),
     ),
     "the version of a toolchain that matrix files give under this name": ("matrix/__init__.py", "plan/cell_id.py"),
     "the variable in which Ray names a job's GPUs": ("executors/engines/ray_jobs.py",),

@@ -5,8 +5,9 @@ from collections import Counter
 
 import pytest
 
+from kernel_matrix.inside.anchor_times import REPEATS, ROUNDS
 from kernel_matrix.model.messages import AnchorTimes, from_json
-from kernel_matrix.platforms.cuda.inside.anchor import COPY_BYTES, PTX, REPEATS, ROUNDS, measure_anchor
+from kernel_matrix.platforms.cuda.inside.anchor import COPY_BYTES, PTX, measure_anchor
 from tests.inside.ptx import Kernel
 
 MEASURE = """

@@ -12,8 +12,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from kernel_matrix.inside import torch_gpu
 from kernel_matrix.inside.platform import STAGED_VARIABLE, DeviceError
-from kernel_matrix.platforms.cuda.inside import arenas, libcuda
+from kernel_matrix.platforms.cuda.inside import libcuda
+from kernel_matrix.platforms.cuda.inside.arenas import ARENAS
 
 pytestmark = pytest.mark.torch
 
@@ -47,16 +49,16 @@ def of_addresses(memory, device):
 @pytest.fixture
 def driver(simulated_libcuda, tmp_path, monkeypatch):
     """The simulated driver, with a torch that finds its memory."""
-    library = ctypes.CDLL(str(simulated_libcuda))
-    for module in (arenas, libcuda):
-        monkeypatch.setattr(module, "library", lambda: library)
-    monkeypatch.setattr(arenas, "_open_torch", lambda: None)
+    monkeypatch.setattr(libcuda, "LIBRARY", str(simulated_libcuda))
+    libcuda.library.cache_clear()
+    monkeypatch.setattr(torch_gpu, "open_device", lambda: None)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch, "as_tensor", of_addresses)
     monkeypatch.delenv(STAGED_VARIABLE, raising=False)
     monkeypatch.setenv("KERNEL_MATRIX_SIM_CUDA_LOG", str(tmp_path / "calls"))
     (tmp_path / "calls").touch()
-    return Driver(tmp_path / "calls")
+    yield Driver(tmp_path / "calls")
+    libcuda.library.cache_clear()
 
 
 def descriptors():
@@ -69,7 +71,7 @@ def lent(arena):
 
 
 def test_arena_is_the_same_memory_on_both_sides(driver):
-    with closing(arenas.create_arena(5000)) as ours, closing(arenas.open_arena(lent(ours), 5000)) as theirs:
+    with closing(ARENAS.create(5000)) as ours, closing(ARENAS.open(lent(ours), 5000)) as theirs:
         ours.tensor.fill_(7)
         assert theirs.tensor.tolist() == [7] * 5000
         theirs.tensor[4999] = 8
@@ -78,8 +80,8 @@ def test_arena_is_the_same_memory_on_both_sides(driver):
 
 def test_arena_gives_everything_back_after_its_last_view(driver):
     before = descriptors()
-    ours = arenas.create_arena(5000)
-    theirs = arenas.open_arena(lent(ours), 5000)
+    ours = ARENAS.create(5000)
+    theirs = ARENAS.open(lent(ours), 5000)
     view = theirs.tensor[:4]
     ours.close()
     theirs.close()
@@ -91,10 +93,10 @@ def test_arena_gives_everything_back_after_its_last_view(driver):
 
 
 def test_arena_that_cannot_be_mapped_leaves_nothing(driver, monkeypatch):
-    with closing(arenas.create_arena(16)) as ours:
+    with closing(ARENAS.create(16)) as ours:
         monkeypatch.setenv("KERNEL_MATRIX_SIM_CUDA", "cuMemSetAccess=2")
         with closing(os.fdopen(lent(ours))) as file, pytest.raises(DeviceError, match="cuMemSetAccess"):
-            arenas.open_arena(file.fileno(), 16)
+            ARENAS.open(file.fileno(), 16)
     del ours
     gc.collect()  # the error has held the frames
     assert driver.left_over() == (0, 0, 0)

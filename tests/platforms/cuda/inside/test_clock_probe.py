@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from kernel_matrix.inside.core_clock import clocks_of
 from kernel_matrix.model.messages import ClockProbeReading, from_json
-from kernel_matrix.platforms.cuda.inside import clock_probe
 from kernel_matrix.platforms.cuda.inside.clock_probe import PTX, measure_clock
 from tests.inside.ptx import Kernel
 
@@ -88,13 +88,13 @@ def test_a_block_that_was_moved_between_sms_says_nothing(cuda):
 
 def test_timers_that_stand_still_are_an_error(cuda):
     done = cuda.run("-c", MEASURE, wrong="still=1")
-    assert done.stderr.strip().endswith("DeviceError: no SM gave a usable reading of clock64 and globaltimer")
+    assert done.stderr.strip().endswith("no multiprocessor gave a usable reading of clock64 and globaltimer")
     assert cuda.left_over() == {}
 
 
 def test_two_blocks_on_one_sm_are_one_reading():
     block = (0, 0, 30 * MS, 30 * MS, 5, 5, 0)
-    assert clock_probe._by_sm((*block, *block), 30 * MS) == (1000.0,)
+    assert clocks_of((*block, *block), 30 * MS) == (1000.0,)
 
 
 def test_a_window_too_short_for_the_timer_is_refused(cuda):

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernel_matrix.platforms.cuda import inside
-from kernel_matrix.platforms.cuda.inside import arenas
+from kernel_matrix.platforms.cuda.inside.arenas import ARENAS
 
 pytestmark = pytest.mark.torch
 
@@ -44,8 +44,8 @@ class Allocator:
 
 @pytest.fixture
 def allocator(monkeypatch):
-    monkeypatch.setattr(arenas._Mapping, "limit", None)
-    monkeypatch.setattr(arenas._Mapping, "mapped", 2 * GIB)
+    monkeypatch.setattr(ARENAS, "_limit", None)
+    monkeypatch.setattr(ARENAS, "mapped_bytes", 2 * GIB)
     made = Allocator()
     made.install(monkeypatch)
     return made
@@ -69,9 +69,9 @@ def test_limit_memory_leaves_room_for_arenas(allocator):
     inside.limit_memory(24 * GIB)
     assert allocator.fraction == pytest.approx(22 / 80)
     assert inside.free_bytes() == (22 - 10 + 6) * GIB
-    arenas.count(4 * GIB)  # one more is mapped
+    ARENAS.count(4 * GIB)  # one more is mapped
     assert allocator.fraction == pytest.approx(18 / 80)
-    arenas.count(-6 * GIB)
+    ARENAS.count(-6 * GIB)
     assert allocator.fraction == pytest.approx(24 / 80)
     inside.limit_memory(200 * GIB)
     assert allocator.fraction == 1.0

@@ -5,17 +5,10 @@ from array import array
 
 import pytest
 
+from kernel_matrix.inside.gpu_health import ANSWERS_CRC32, MASKS, PATTERN_WORDS, pattern_words, right_sum
 from kernel_matrix.inside.known_answers import ROUNDS, WORDS, right_answer, worked_out
 from kernel_matrix.platforms.cpu import inside as cpu_inside
-from kernel_matrix.platforms.cuda.inside.device_health import (
-    ANSWERS_CRC32,
-    MASKS,
-    PATTERN_WORDS,
-    PTX,
-    check_gpu,
-    pattern_words,
-    right_sum,
-)
+from kernel_matrix.platforms.cuda.inside.device_health import PTX, check_gpu
 from tests.inside.ptx import Kernel
 
 SOME = (0, 1, 2, 255, 256, 65535, 65536, 65537, 999_999, WORDS - 1)

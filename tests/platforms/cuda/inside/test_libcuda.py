@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_matrix.inside.platform import DeviceError
 from kernel_matrix.platforms.cuda.inside import anchor, clock_probe, device_health, libcuda
 from tests.inside.cuda import UNDONE
 
@@ -75,7 +76,7 @@ def test_a_function_that_an_old_driver_lacks_is_named(cuda):
 def test_a_driver_that_is_not_there_is_an_error(monkeypatch):
     monkeypatch.setattr(libcuda, "LIBRARY", "libcuda-of-another-world.so.1")
     libcuda.library.cache_clear()
-    with pytest.raises(libcuda.DeviceError, match="the CUDA driver cannot be loaded: libcuda-of-another-world"):
+    with pytest.raises(DeviceError, match="the CUDA driver cannot be loaded: libcuda-of-another-world"):
         libcuda.call("cuInit")
 
 

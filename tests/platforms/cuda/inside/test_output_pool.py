@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.platform import STAGED_VARIABLE
 from kernel_matrix.inside.wire import do_overlap
-from kernel_matrix.platforms.cuda.inside import arenas, output_pool
+from kernel_matrix.platforms.cuda.inside import output_pool
+from kernel_matrix.platforms.cuda.inside.arenas import ARENAS
 from kernel_matrix.platforms.cuda.inside.output_pool import Pieces, open_pool, pool_bytes
 
 pytestmark = pytest.mark.torch
@@ -130,11 +131,11 @@ def test_pool_captures_with_its_own_memory(torch_with_pools, window):
 
 
 def test_pool_memory_counts_once_until_it_is_closed(torch_with_pools, window):
-    before = arenas.mapped_bytes()
+    before = ARENAS.mapped_bytes
     pool = open_pool(window)
-    assert arenas.mapped_bytes() == before - (1 << 16)
+    assert ARENAS.mapped_bytes == before - (1 << 16)
     pool.close()
-    assert arenas.mapped_bytes() == before
+    assert ARENAS.mapped_bytes == before
     assert torch_with_pools.emptied == 1
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import Any, Callable, Iterable
+from pathlib import Path
+from typing import Callable, Iterable
 
+from kernel_matrix.inside.gpu_activity import record_activity as record
 from kernel_matrix.inside.platform import Activity
-from kernel_matrix.platforms.cuda.inside.cupti import ActivityRecorder, loaded_library, recorder
+from kernel_matrix.platforms.cuda.inside.cupti import loaded_library, recorder
 
 
 def record_activity() -> Callable[[], Iterable[Activity]]:
@@ -14,38 +15,11 @@ def record_activity() -> Callable[[], Iterable[Activity]]:
 
     If no GPU is in use, or it cannot be traced, that function returns no activity.
     """
-    with suppress(Exception):
-        import torch  # noqa: PLC0415  # a worker imports torch after it has connected
-
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            torch.cuda.synchronize()
-            library = loaded_library()
-            stop = _profiled(torch) if library is None else _recorded(recorder(library))
-
-            def stopped() -> Iterable[Activity]:
-                torch.cuda.synchronize()  # work that ends late belongs to this call, too
-                return stop()
-
-            return stopped
-    return list
+    library = loaded_library()
+    return record(None if library is None else lambda: _start(library))
 
 
-def _recorded(recorder: ActivityRecorder) -> Callable[[], Iterable[Activity]]:
-    recorder.start()
-    return recorder.stop
-
-
-def _profiled(torch: Any) -> Callable[[], Iterable[Activity]]:
-    """Record with torch's profiler, for builds that contain CUPTI; its first start takes seconds."""
-    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True)
-    profiler.start()
-
-    def stop() -> Iterable[Activity]:
-        profiler.stop()
-        return [
-            (event.name, round(event.time_range.elapsed_us() * 1000))
-            for event in profiler.events()
-            if event.device_type == torch.autograd.DeviceType.CUDA and not getattr(event, "is_user_annotation", False)
-        ]
-
-    return stop
+def _start(library: Path) -> Callable[[], Iterable[Activity]]:
+    started = recorder(library)
+    started.start()
+    return started.stop

@@ -1,29 +1,15 @@
-"""Two fixed kernels of the judge, timed at the beginning and at the end of a session.
-
-They are the same in every session on every machine, so their times show how fast the machine was. A change of a
-candidate's time can then be distinguished from a change of the machine. One kernel does arithmetic in registers and
-depends on the SM clock; the other copies more than any cache holds and depends on the memory.
-"""
+"""The two fixed kernels that :mod:`kernel_matrix.inside.anchor_times` times, as PTX."""
 
 from __future__ import annotations
 
-import ctypes
-import statistics
-import time
-
+from kernel_matrix.inside.anchor_times import time_anchors
 from kernel_matrix.model.messages import AnchorTimes
 from kernel_matrix.platforms.cuda.inside.libcuda import opened
 from kernel_matrix.platforms.cuda.inside.ptx import END_WORK, HEADER, START_WORK, STRIDED, WORK
 
-REPEATS = 9
-"""Timed launches of each kernel, whose median counts; an odd number, so that it is one of them."""
-ROUNDS = 4096
-"""Passes through the arithmetic, which take a quarter of a millisecond at 2 GHz."""
 COPY_BYTES = 64 << 20
 """Bytes that are read, and written; with source and target together this exceeds the L2 cache of any GPU."""
 
-_THREADS = 256
-_BLOCKS_PER_SM = 8
 _WORD = 8
 
 PTX = f"""{HEADER}
@@ -79,32 +65,10 @@ COPY:
 
 
 def measure_anchor(phase: str) -> AnchorTimes:
-    """Time the two kernels on the only visible GPU, which takes about ten milliseconds.
+    """Time the two kernels on the only visible GPU.
 
     Raises:
         DeviceError: if they cannot run.
     """
-    started_ns = time.monotonic_ns()
-    with opened() as device, device.module(PTX) as module, device.stopwatch() as stopwatch:
-        sms = device.multiprocessors()
-        with device.memory(COPY_BYTES) as source, device.memory(COPY_BYTES) as target:
-            words, rounds = ctypes.c_uint32(COPY_BYTES // _WORD), ctypes.c_uint32(ROUNDS)
-
-            def compute() -> None:
-                module.launch("anchor_compute", sms, _THREADS, target, rounds)
-
-            def copy() -> None:
-                module.launch("anchor_copy", sms * _BLOCKS_PER_SM, _THREADS, source, target, words)
-
-            computing, copying = [], []
-            for _ in range(REPEATS):
-                compute()  # untimed: it keeps the device busy, and its clock high, while the host queues the timed one
-                computing.append(stopwatch.time_ns(compute))
-                compute()
-                copying.append(stopwatch.time_ns(copy))
-    return AnchorTimes(
-        phase=phase,
-        started_ns=started_ns,
-        compute_ns=round(statistics.median(computing)),
-        memory_ns=round(statistics.median(copying)),
-    )
+    with opened() as device:
+        return time_anchors(phase, device, PTX, COPY_BYTES)

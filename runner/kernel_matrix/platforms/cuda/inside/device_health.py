@@ -1,32 +1,14 @@
-"""Health check of a GPU: arithmetic with known answers on every SM, patterns in its memory, and its clock.
-
-It is fast and works without torch. It only decides whether the next cell may run on this GPU, and is no stress test.
-"""
+"""The kernels of the :mod:`health check <kernel_matrix.inside.gpu_health>`, as PTX."""
 
 from __future__ import annotations
 
-import ctypes
-import statistics
-import time
-import zlib
-from array import array
-from typing import Optional, Sequence
-
-from kernel_matrix.inside.known_answers import INCREMENT, MULTIPLIER, ROUNDS, WORDS, right_answer
-from kernel_matrix.inside.platform import DeviceError, DeviceHealth
-from kernel_matrix.platforms.cuda.inside.clock_probe import SHORTEST_S, read_clocks
-from kernel_matrix.platforms.cuda.inside.libcuda import CudaDevice, CudaModule, opened
+from kernel_matrix.inside.core_clock import SHORTEST_S
+from kernel_matrix.inside.gpu_health import check_device
+from kernel_matrix.inside.known_answers import INCREMENT, MULTIPLIER
+from kernel_matrix.inside.platform import DeviceHealth
+from kernel_matrix.platforms.cuda.inside.clock_probe import read_clocks
+from kernel_matrix.platforms.cuda.inside.libcuda import opened
 from kernel_matrix.platforms.cuda.inside.ptx import HEADER, STRIDED
-
-ANSWERS_CRC32 = 0xC287B4B3
-"""CRC-32 of all right answers as little-endian words, so that the host need not compute them."""
-
-_THREADS = 256
-_BLOCKS_PER_SM = 8
-MASKS = (0x00000000, 0xFFFFFFFF, 0x55555555, 0xAAAAAAAA)
-"""Masks of the patterns: each word is its own index xor the mask, so that each bit is tested as 0 and as 1."""
-PATTERN_WORDS = 1 << 26
-"""256 MiB, several times the size of a cache; :func:`right_sum` needs a power of two."""
 
 PTX = f"""{HEADER}
 .visible .entry known_answers(.param .u64 answers, .param .u32 rounds)
@@ -117,81 +99,7 @@ no compiler for PTX (``CUDA_ERROR_JIT_COMPILER_NOT_FOUND``), one that is too old
 that is disabled (``JIT_COMPILATION_DISABLED``)."""
 
 
-class WrongAnswerError(Exception):
-    """The device computed or stored a wrong value."""
-
-
 def check_gpu(seconds: float) -> DeviceHealth:
-    """Check the only visible GPU, with its clock measured over ``seconds``; a broken GPU is a result, not an error."""
-    started = time.monotonic()
-    passed: Optional[bool] = True
-    sm_mhz, reason = None, ""
-    try:
-        with opened() as device:
-            with device.module(PTX) as module:
-                _check_answers(device, module)
-                _check_memory(device, module)
-            clocks = read_clocks(device, max(seconds, SHORTEST_S)).mhz
-            sm_mhz = statistics.median(clocks) if clocks else None
-    except WrongAnswerError as error:
-        passed, reason = False, str(error)
-    except DeviceError as error:
-        passed, reason = None if error.code in CANNOT_ASK else False, str(error)
-    return DeviceHealth(passed, reason, sm_mhz, time.monotonic() - started)
-
-
-def _check_answers(device: CudaDevice, module: CudaModule) -> None:
-    """Compute all known answers on the device.
-
-    Raises:
-        WrongAnswerError: if one is wrong; the message names the first one.
-    """
-    with device.memory(WORDS * 4) as memory:
-        module.launch("known_answers", WORDS // _THREADS, _THREADS, memory, ctypes.c_uint32(ROUNDS))
-        answers = device.read(memory, WORDS * 4)
-    if zlib.crc32(answers) != ANSWERS_CRC32:
-        raise WrongAnswerError(_first_wrong(array("I", answers)))
-
-
-def _first_wrong(answers: Sequence[int]) -> str:
-    wrong = [index for index, answer in enumerate(answers) if answer != right_answer(index)]
-    first = wrong[0]
-    return (
-        f"known answers: {len(wrong)} of {len(answers)} are wrong; number {first} is {answers[first]:#010x}, "
-        f"not {right_answer(first):#010x}"
-    )
-
-
-def _check_memory(device: CudaDevice, module: CudaModule) -> None:
-    """Write patterns to device memory and read them back.
-
-    Raises:
-        WrongAnswerError: if a pattern has changed; the message names it.
-    """
-    words = pattern_words(device.free_bytes())
-    blocks = device.multiprocessors() * _BLOCKS_PER_SM
-    count = ctypes.c_uint32(words)
-    with device.memory(words * 4) as memory, device.memory(8) as total:
-        for mask in MASKS:
-            device.clear(total, 8)
-            module.launch("write_pattern", blocks, _THREADS, memory, count, ctypes.c_uint32(mask))
-            module.launch("sum_pattern", blocks, _THREADS, memory, count, total)
-            found = int.from_bytes(device.read(total, 8), "little")
-            if found != right_sum(words, mask):
-                raise WrongAnswerError(
-                    f"device memory: pattern {mask:#010x} over {words} words sums to {found}, "
-                    f"not {right_sum(words, mask)}"
-                )
-
-
-def pattern_words(free_bytes: int) -> int:
-    """Return the number of words to test: :data:`PATTERN_WORDS`, or a power of two within half the free memory."""
-    return min(PATTERN_WORDS, 1 << max(10, (free_bytes // 8).bit_length() - 1))
-
-
-def right_sum(words: int, mask: int) -> int:
-    """Return the sum of ``index ^ mask`` over ``words`` indices, a power of two.
-
-    The mask's low bits only permute the indices, so that they do not change the sum.
-    """
-    return words * (words - 1) // 2 + words * (mask & ~(words - 1))
+    """Check the only visible GPU, with its clock measured over ``seconds``."""
+    window_s = max(seconds, SHORTEST_S)
+    return check_device(opened, PTX, lambda device: read_clocks(device, window_s), CANNOT_ASK)

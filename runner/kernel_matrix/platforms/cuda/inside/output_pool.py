@@ -13,9 +13,9 @@ from typing import Any, Callable, DefaultDict, Iterator, List, Optional, Sequenc
 
 import torch
 
+from kernel_matrix.inside.gpu_calls import capture
 from kernel_matrix.inside.memory import Arena
-from kernel_matrix.platforms.cuda.inside import arenas
-from kernel_matrix.platforms.cuda.inside.calls import capture
+from kernel_matrix.platforms.cuda.inside.arenas import ARENAS
 
 _MIB = 1 << 20
 _SMALL, _LARGE = _MIB, 10 * _MIB
@@ -70,7 +70,7 @@ class CudaOutputPool:
         take, give_back = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
         allocator = torch._C._cuda_customAllocator(take, give_back)  # noqa: SLF001  # its public form takes a file
         self._pool: Any = torch.cuda.MemPool(allocator)
-        arenas.count(-self._counted)  # torch counts the pieces itself
+        ARENAS.count(-self._counted)  # torch counts the pieces itself
 
     @property
     def used_bytes(self) -> int:
@@ -90,21 +90,21 @@ class CudaOutputPool:
     def close(self) -> None:
         """Give the pool back; its memory is the arena's."""
         self._pool = None
-        arenas.count(self._counted)
+        ARENAS.count(self._counted)
         torch._C._cuda_clearCublasWorkspaces()  # noqa: SLF001  # torch keeps them, and one may lie in the arena
         torch.cuda.empty_cache()
 
 
 def open_pool(arena: Arena) -> Optional[CudaOutputPool]:
     """Return a pool in ``arena``; None for a torch whose pools cannot be given memory, or use other threads'."""
-    if arenas.is_staged() or not hasattr(torch.cuda.memory, "_cuda_beginAllocateCurrentThreadToPool"):
+    if ARENAS.is_staged() or not hasattr(torch.cuda.memory, "_cuda_beginAllocateCurrentThreadToPool"):
         return None
     return CudaOutputPool(arena)
 
 
 def pool_bytes(outputs: Sequence[int], calls: int) -> int:
     """Return what a pool needs for outputs of these sizes, rounded like torch's allocator does; 0 if staged."""
-    if arenas.is_staged():
+    if ARENAS.is_staged():
         return 0
     return calls * sum(map(_bytes_in_pieces, outputs)) + _TEMPORARY + 2 * sum(outputs)
 
