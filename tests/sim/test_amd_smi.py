@@ -7,14 +7,14 @@ import os
 import pytest
 from sim.amd_smi import MI300X, PERF_DETERMINISM, PERF_MANUAL, PERF_STABLE_STD, RX_7900_XTX, SetState
 
-from kernel_matrix.platforms.rocm import smi_structs
+from kernel_matrix.platforms.rocm.inside import smi_structs
 from tests.pipes import read_line
 
 PRELUDE = """
 import json
 from ctypes import *
-from kernel_matrix.platforms.rocm.smi_library import *
-from kernel_matrix.platforms.rocm.smi_structs import *
+from kernel_matrix.platforms.rocm.inside.smi_library import *
+from kernel_matrix.platforms.rocm.inside.smi_structs import *
 init()
 
 def code_of(question, *args):

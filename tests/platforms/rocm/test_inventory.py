@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from sim.amd_smi import MI300X, RX_7900_XTX, compile_amd_library
 
+from kernel_matrix.platforms.rocm.inside.smi_library import SmiError
 from kernel_matrix.platforms.rocm.inventory import render_node
-from kernel_matrix.platforms.rocm.smi_library import SmiError
 
 
 def test_inventory_names_each_gpu_and_leaves_unknown_fields_null(driver, ask):

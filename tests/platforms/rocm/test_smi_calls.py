@@ -59,7 +59,7 @@ def test_a_user_without_access_does_not_lose_the_gpu(driver, ask):
 def test_the_library_is_open_exactly_as_long_as_asked(driver):
     driver.set(MI300X)
     program = """
-from kernel_matrix.platforms.rocm.smi_library import SmiError, devices
+from kernel_matrix.platforms.rocm.inside.smi_library import SmiError, devices
 
 def is_open():
     try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ctypes import c_void_p
 
 from kernel_matrix.platforms import ClockChoices, Gpu
+from kernel_matrix.platforms.rocm.inside.smi_library import reported, structure
+from kernel_matrix.platforms.rocm.inside.smi_structs import ClockInfo
 from kernel_matrix.platforms.rocm.smi_calls import device, value_of
-from kernel_matrix.platforms.rocm.smi_library import reported, structure
-from kernel_matrix.platforms.rocm.smi_structs import ClockInfo
 
 SM, MEMORY = 0, 4
 """The library's numbers of the clocks."""

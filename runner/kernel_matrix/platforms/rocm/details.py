@@ -8,12 +8,12 @@ from typing import Any
 
 from kernel_matrix.platforms import DeviceDetails, Gpu
 from kernel_matrix.platforms.rocm.clocks import MEMORY, SM, limit_mhz
+from kernel_matrix.platforms.rocm.inside.smi_library import reported, structure, version
+from kernel_matrix.platforms.rocm.inside.smi_structs import AsicInfo, ErrorCount, PowerCap
 from kernel_matrix.platforms.rocm.inventory import llvm_target, pci_address
 from kernel_matrix.platforms.rocm.modes import compute_partition, divided, ecc, memory_partition
 from kernel_matrix.platforms.rocm.settings import PerfLevel, perf_level
 from kernel_matrix.platforms.rocm.smi_calls import ask, device
-from kernel_matrix.platforms.rocm.smi_library import reported, structure, version
-from kernel_matrix.platforms.rocm.smi_structs import AsicInfo, ErrorCount, PowerCap
 
 
 def details(gpu: Gpu) -> DeviceDetails:

@@ -8,7 +8,7 @@ from pathlib import Path
 from kernel_matrix.platforms import PlatformInventory
 from kernel_matrix.platforms.check_result import CheckResult, fail, ok, warn
 from kernel_matrix.platforms.driver_checks import examine_gpus
-from kernel_matrix.platforms.rocm.smi_library import is_installed
+from kernel_matrix.platforms.rocm.inside.smi_library import is_installed
 
 _SUBJECT = "AMD driver"
 _DRIVER = Path("/dev/kfd")

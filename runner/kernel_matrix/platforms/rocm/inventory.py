@@ -7,10 +7,10 @@ from pathlib import Path
 
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.platforms import Gpu, PlatformInventory
-from kernel_matrix.platforms.rocm import smi_library
+from kernel_matrix.platforms.rocm.inside import smi_library
+from kernel_matrix.platforms.rocm.inside.smi_library import SmiError, SmiStatus, number, reported, structure
+from kernel_matrix.platforms.rocm.inside.smi_structs import AsicInfo, DriverInfo, EnumerationInfo, member
 from kernel_matrix.platforms.rocm.smi_calls import opened, translated, value_of
-from kernel_matrix.platforms.rocm.smi_library import SmiError, SmiStatus, number, reported, structure
-from kernel_matrix.platforms.rocm.smi_structs import AsicInfo, DriverInfo, EnumerationInfo, member
 
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 _RENDER = "renderD"

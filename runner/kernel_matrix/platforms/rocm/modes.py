@@ -5,8 +5,8 @@ from __future__ import annotations
 from ctypes import c_uint64, c_void_p
 
 from kernel_matrix.platforms import DeviceModes, Gpu
+from kernel_matrix.platforms.rocm.inside.smi_library import number, text
 from kernel_matrix.platforms.rocm.smi_calls import device, value_of
-from kernel_matrix.platforms.rocm.smi_library import number, text
 
 _UNDIVIDED = "SPX"
 _MEMORY_BLOCK = 1

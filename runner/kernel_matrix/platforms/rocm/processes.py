@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from ctypes import c_void_p
 
 from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.rocm.inside.smi_library import process_ids
 from kernel_matrix.platforms.rocm.smi_calls import device
-from kernel_matrix.platforms.rocm.smi_library import process_ids
 
 
 def processes(gpu: Gpu) -> Sequence[int]:

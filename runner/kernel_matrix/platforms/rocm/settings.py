@@ -19,8 +19,8 @@ from kernel_matrix.errors import GpuLostError, GpuSettingError, InfrastructureEr
 from kernel_matrix.platforms import ComputeMode, DeviceSettings, Gpu
 from kernel_matrix.platforms.permission import SETTINGS_VARIABLE, host_file, why_forbidden
 from kernel_matrix.platforms.rocm.clocks import MEMORY
+from kernel_matrix.platforms.rocm.inside.smi_library import SmiError, SmiStatus, call, number
 from kernel_matrix.platforms.rocm.smi_calls import check_present, handle_of, named, opened, our_error, value_of
-from kernel_matrix.platforms.rocm.smi_library import SmiError, SmiStatus, call, number
 
 _HIGHEST = 1
 """The library's number of the limit that is a highest clock."""

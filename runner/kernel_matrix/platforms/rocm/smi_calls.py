@@ -17,8 +17,8 @@ from typing import Any
 
 from kernel_matrix.errors import GpuLostError, InfrastructureError
 from kernel_matrix.platforms import Gpu
-from kernel_matrix.platforms.rocm import smi_library
-from kernel_matrix.platforms.rocm.smi_library import SmiError, SmiStatus
+from kernel_matrix.platforms.rocm.inside import smi_library
+from kernel_matrix.platforms.rocm.inside.smi_library import SmiError, SmiStatus
 
 NOT_OFFERED: dict[int, str] = {
     SmiStatus.NOT_SUPPORTED: "this device or driver does not support it",

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from ctypes import byref, c_float, c_uint64, c_void_p
+from ctypes import c_void_p
 from typing import Any
 
 from kernel_matrix.platforms import EventReason, Gpu, TelemetrySample
+from kernel_matrix.platforms.rocm.inside.smi_library import energy_mj, structure
+from kernel_matrix.platforms.rocm.inside.smi_structs import GpuMetrics, member
 from kernel_matrix.platforms.rocm.inventory import memory_bytes
 from kernel_matrix.platforms.rocm.processes import listed
 from kernel_matrix.platforms.rocm.smi_calls import about, ask, device, value_of
-from kernel_matrix.platforms.rocm.smi_library import call, structure
-from kernel_matrix.platforms.rocm.smi_structs import GpuMetrics, member
 
 _CYCLES = "accumulation_counter"
 _COUNTERS = {
@@ -55,7 +55,7 @@ def snapshot(gpu: Gpu) -> dict[str, float | int | str | None]:
             "temperature_c": table.temperature_c,
             "memory_used_bytes": value_of(memory_bytes, handle, "usage"),
             "event_reasons": table["indep_throttle_status"],
-            "energy_mj": value_of(_energy_mj, handle),
+            "energy_mj": value_of(energy_mj, handle),
         }
 
 
@@ -131,7 +131,7 @@ class _Sampler:
                 mem_clock_mhz=table["current_uclk"],
                 power_w=table.power_w,
                 power_average_w=table.power_average_w,
-                energy_mj=self._value(_energy_mj),
+                energy_mj=self._value(energy_mj),
                 temperature_c=table.temperature_c,
                 utilization_percent=table["average_gfx_activity"],
                 memory_used_bytes=self._value(memory_bytes, "usage"),
@@ -167,12 +167,6 @@ class _Reasons:
 
 def _metrics(handle: c_void_p) -> GpuMetrics:
     return structure("amdsmi_get_gpu_metrics_info", GpuMetrics, handle)
-
-
-def _energy_mj(handle: c_void_p) -> int:
-    count, microjoules, at = c_uint64(), c_float(), c_uint64()
-    call("amdsmi_get_energy_count", handle, byref(count), byref(microjoules), byref(at))
-    return round(count.value * microjoules.value / 1000)
 
 
 def _reasons_in(bits: int | None) -> tuple[EventReason, ...] | None:

@@ -7,17 +7,17 @@ one. Here a function is looked up when it is called, so that a release without i
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_uint32, c_void_p, create_string_buffer
+from ctypes import byref, c_float, c_uint32, c_uint64, c_void_p, create_string_buffer
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from kernel_matrix.platforms.rocm.smi_structs import KNOWN_VERSIONS, ProcessInfo, member
+from kernel_matrix.platforms.rocm.inside.smi_structs import KNOWN_VERSIONS, ProcessInfo, member
 
 _PATHS = ("libamd_smi.so", "/opt/rocm/lib/libamd_smi.so")
 """Where the library is looked for: by the loader, then in the usual folder."""
 
-_AMD_GPUS = ctypes.c_uint64(2)
+_AMD_GPUS = c_uint64(2)
 _TEXT_BYTES = 256
 
 _Answer = TypeVar("_Answer", bound=ctypes.Structure)
@@ -115,7 +115,7 @@ def text(function: str, handle: c_void_p) -> str:
     return buffer.value.decode()
 
 
-def number(function: str, kind: type[ctypes.c_uint32 | ctypes.c_uint64], handle: c_void_p, *arguments: Any) -> int:
+def number(function: str, kind: type[c_uint32 | c_uint64], handle: c_void_p, *arguments: Any) -> int:
     """Return the answer of a function that fills a number of ctypes' type ``kind``."""
     answer = kind()
     call(function, handle, *arguments, byref(answer))
@@ -161,6 +161,13 @@ def process_ids(handle: c_void_p) -> list[int]:
             room = 2 * count.value  # processes may start until the next call
         else:
             return [info.pid for info in infos[: count.value]]
+
+
+def energy_mj(handle: c_void_p) -> int:
+    """Return the energy that a device has taken since the driver was loaded, in millijoules."""
+    count, microjoules, at = c_uint64(), c_float(), c_uint64()
+    call("amdsmi_get_energy_count", handle, byref(count), byref(microjoules), byref(at))
+    return round(count.value * microjoules.value / 1000)
 
 
 def _handles(function: str, *of: Any) -> list[c_void_p]:
