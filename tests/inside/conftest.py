@@ -22,6 +22,7 @@ from kernel_matrix.model.enums import Role
 from kernel_matrix.model.messages import ContestantSpec, JudgeJob, SessionReport, dumps, from_json
 from tests.inside.cuda import SimulatedCuda, compile_library
 from tests.inside.sessions import SOFTMAX, make_job
+from tests.sim.hip import SimulatedHip, compile_hip
 from tests.sim.preloaded import Fork, close_source
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -176,3 +177,17 @@ def simulated_libcuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cuda(simulated_libcuda: Path, tmp_path: Path) -> SimulatedCuda:
     """A simulated CUDA driver that has not been called yet."""
     return SimulatedCuda(simulated_libcuda, tmp_path / "cuda-calls")
+
+
+@pytest.fixture(scope="session")
+def simulated_libamdhip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The simulated ``libamdhip64.so.7``, with ``libhiprtc.so.7`` beside it, compiled once."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ to compile the simulated runtime and its kernels with")
+    return compile_hip(tmp_path_factory.mktemp("hip"))
+
+
+@pytest.fixture
+def hip(simulated_libamdhip: Path, tmp_path: Path) -> SimulatedHip:
+    """A simulated HIP runtime that has not been called yet."""
+    return SimulatedHip(simulated_libamdhip, tmp_path / "hip-calls")

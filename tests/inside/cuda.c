@@ -116,6 +116,13 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     return 0;
 }
 
+CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags) {
+    CALLED();
+    return address && size && !flags ? 0 : 1;
+}
+
+CUresult cuMemHostUnregister(void *address) { CALLED(); return address ? 0 : 1; }
+
 /* Virtual memory management, outside of any pushed context as torch calls it. A handle is a file's descriptor plus one. */
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const void *properties, int option) {
     (void)properties, (void)option;

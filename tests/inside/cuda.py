@@ -7,8 +7,9 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.sim import nvml
 
@@ -34,20 +35,24 @@ def compile_library(folder: Path) -> Path:
 class SimulatedCuda:
     """Programs that find the simulated driver, and what they called."""
 
+    VARIABLE = "KERNEL_MATRIX_SIM_CUDA"
+    """Variable that says what goes wrong; with ``_LOG`` behind it, the one that names the log."""
+    UNDONE: ClassVar[Mapping[str, str]] = UNDONE
+
     def __init__(self, library: Path, log: Path) -> None:
         self._log = log
         self.environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
             "LD_LIBRARY_PATH": str(library.parent),
-            "KERNEL_MATRIX_SIM_CUDA_LOG": str(log),
+            f"{self.VARIABLE}_LOG": str(log),
         }
 
     def run(self, *arguments: str, wrong: str = "") -> subprocess.CompletedProcess[str]:
         """Run Python with ``arguments`` to its end."""
         return subprocess.run(
             (sys.executable, *arguments),
-            env={**self.environment, "KERNEL_MATRIX_SIM_CUDA": wrong},
+            env={**self.environment, self.VARIABLE: wrong},
             capture_output=True,
             text=True,
             check=False,
@@ -67,4 +72,6 @@ class SimulatedCuda:
     def left_over(self) -> dict[str, int]:
         """Calls that were not undone, and how many of them."""
         calls = self.calls()
-        return {made: calls[made] - calls[undone] for made, undone in UNDONE.items() if calls[made] != calls[undone]}
+        return {
+            made: calls[made] - calls[undone] for made, undone in self.UNDONE.items() if calls[made] != calls[undone]
+        }

@@ -127,10 +127,11 @@ class GpuArenas:
         """Allocate and export memory of the device."""
         size = self._rounded(nbytes)
         handle = self._allocate(size)
+        memory = self._mapped(handle, size, nbytes)  # releases the handle even if the export fails
         descriptor = ctypes.c_int(-1)
         kind, flags = ctypes.c_int(_POSIX_DESCRIPTOR), ctypes.c_ulonglong(0)
         self.driver.call(self.driver.names.export_memory, ctypes.byref(descriptor), handle, kind, flags)
-        return Arena(descriptor.value, self._mapped(handle, size, nbytes))
+        return Arena(descriptor.value, memory)
 
     def open_shared(self, descriptor: int, nbytes: int) -> Arena:
         """Import and map memory of the device."""

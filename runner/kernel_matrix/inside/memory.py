@@ -27,7 +27,7 @@ GUARD = 512
 The judge checks that they do not change.
 """
 
-_F_ADD_SEALS = 1033  # linux/fcntl.h
+_F_ADD_SEALS, _F_GET_SEALS = 1033, 1034  # linux/fcntl.h
 _SEAL_SHRINK_GROW_SEAL = 0x2 | 0x4 | 0x1
 
 
@@ -208,6 +208,14 @@ def create_shared_file(nbytes: int) -> int:
     os.ftruncate(descriptor, nbytes)
     fcntl.fcntl(descriptor, _F_ADD_SEALS, _SEAL_SHRINK_GROW_SEAL)
     return descriptor
+
+
+def is_shared_file(descriptor: int) -> bool:
+    """Return whether ``descriptor`` is that of a file from :func:`create_shared_file`."""
+    try:
+        return fcntl.fcntl(descriptor, _F_GET_SEALS) == _SEAL_SHRINK_GROW_SEAL
+    except OSError:  # other kinds of files have no seals
+        return False
 
 
 def map_file(descriptor: int, nbytes: int) -> Arena:
