@@ -222,11 +222,11 @@ def field(tmp_path: Path) -> Iterator[Field]:
 
 
 @pytest.fixture
-def gpu_field(tmp_path: Path, cpu_lock: Path, driver: SimulatedDriver) -> Iterator[GpuField]:
-    """A field on a simulated GPU."""
+def gpu_field(tmp_path: Path, cpu_lock: Path, board: Board) -> Iterator[GpuField]:
+    """A field on a simulated GPU of each vendor in turn."""
     from tests.baddays.gpu_field import new_gpu_field  # noqa: PLC0415  # most tests need none
 
-    with new_gpu_field(tmp_path, cpu_lock, driver) as made:
+    with new_gpu_field(tmp_path, cpu_lock, board) as made:
         yield made
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sim.nvml import H200, SimulatedDriver
+from sim.board import Board
+from sim.driver import DriverPrograms
 
 from tests.baddays.field import ROOT, Field, new_field
 from tests.baddays.living import containers, until
 
-UUID = str(H200["uuid"])
-TOOLCHAIN = "cu130"
+TOOLCHAIN = "newest"
 
 _CPU_AXES = """\
 [[gpus]]
@@ -29,14 +29,15 @@ vendor = "cpu"
 [[toolchains]]
 name = "cpu"
 """
-_GPU_AXES = f"""\
+_GPU_AXES = """\
 [[gpus]]
-name = "h200"
-model = "NVIDIA H200"
+name = "board"
+vendor = "{vendor}"
+model = "{model}"
 
 [[toolchains]]
-name = "{TOOLCHAIN}"
-cuda = "13.0"
+name = "{toolchain}"
+{more}
 """
 
 _PAUSES = {"load": 0, "verify": 1, "time": 20}
@@ -77,9 +78,18 @@ _GO = "go"
 
 @dataclass(frozen=True, kw_only=True)
 class GpuField(Field):
-    """A field whose cells run on the simulated H200 of a world of its own."""
+    """A field whose cells run on a simulated GPU that is alone in its world."""
 
-    driver: SimulatedDriver
+    board: Board
+
+    @property
+    def driver(self) -> DriverPrograms:
+        """The GPU's driver."""
+        return self.board.driver
+
+    def change(self, **keys: Any) -> None:
+        """Make the GPU say something else under some keys."""
+        self.driver.change(self.board.uuid, **keys)
 
     def write_gpu_matrix(self, *select: str, **settings: Any) -> None:
         """Select candidates by glob; ``settings`` take the place of the matrix's own, or are added to its policy."""
@@ -87,8 +97,10 @@ class GpuField(Field):
         path = self.root / "matrix.toml"
         text = path.read_text()
         assert _CPU_AXES in text
-        text = text.replace(_CPU_AXES, _GPU_AXES)
-        for key, value in settings.items():
+        board = self.board
+        axes = {"vendor": board.vendor, "model": board.gpu["name"], "toolchain": TOOLCHAIN, "more": board.toolchain}
+        text = text.replace(_CPU_AXES, _GPU_AXES.format(**axes))
+        for key, value in {**self.board.policy, **settings}.items():
             line = f"{key} = {json.dumps(value)}"
             text, found = re.subn(rf"^{key} = .*$", line, text, flags=re.MULTILINE)
             text += "" if found else f"{line}\n"
@@ -114,14 +126,14 @@ class GpuField(Field):
 
     def settings(self) -> list[str]:
         """Return the requests to set or reset something on the GPU, without PIDs and the GPU's name."""
-        return [line.partition(" ")[2].replace(f" {UUID}", "") for line in self.driver.log()]
+        return [line.partition(" ")[2].replace(f" {self.board.uuid}", "") for line in self.driver.log()]
 
     @contextmanager
     def stranger(self) -> Iterator[int]:
         """Somebody else's process on the GPU; yields its PID."""
         with subprocess.Popen(("sleep", "600")) as process:
             try:
-                self.driver.occupy(UUID, process.pid)
+                self.driver.occupy(self.board.uuid, process.pid)
                 yield process.pid
             finally:
                 process.kill()
@@ -130,9 +142,9 @@ class GpuField(Field):
         """Return what runs left: settings, journals, locks, containers, processes on the GPU, folders."""
         found = [path.name for path in self.lock_dir.iterdir() if path.suffix != ".lock"]
         found += [] if self.lock_is_free() else ["locked"]
-        if not self.driver.state(UUID).is_given_back:
-            found.append(f"set: {self.driver.state(UUID)}")
-        found += [f"on the GPU: {pid}" for pid in self.driver.tenants(UUID)]
+        if not self.board.state.is_given_back:
+            found.append(f"set: {self.board.state}")
+        found += [f"on the GPU: {pid}" for pid in self.driver.tenants(self.board.uuid)]
         found += [name for run in self.runs() for name in containers(run["run_id"])]
         return found + self.leftovers() + [str(path) for path in self.unfinished_files()]
 
@@ -170,9 +182,9 @@ def go_on(folder: Path) -> None:
 
 
 @contextmanager
-def new_gpu_field(root: Path, lock: Path, driver: SimulatedDriver) -> Iterator[GpuField]:
-    """A field with one undisturbed H200; its toolchain's image is the one that ``lock`` has for the CPU."""
-    driver.set(H200)
+def new_gpu_field(root: Path, lock: Path, board: Board) -> Iterator[GpuField]:
+    """A field with one undisturbed GPU; its toolchain's image is the one that ``lock`` has for the CPU."""
+    board.set()
     with new_field(root, lock) as made:
         document = json.loads(lock.read_text())
         document["images"] = {TOOLCHAIN: document["images"]["cpu"]}
@@ -181,9 +193,9 @@ def new_gpu_field(root: Path, lock: Path, driver: SimulatedDriver) -> Iterator[G
             root=made.root,
             scratch=made.scratch,
             lock_dir=made.lock_dir,
-            environment=driver.environment,
+            environment=board.driver.environment,
             program=(str(ROOT / "tests" / "sim" / "launch.py"),),
-            driver=driver,
+            board=board,
         )
 
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.baddays.field import RUN_LIMIT_S, events
-from tests.baddays.gpu_field import UUID, go_on
+from tests.baddays.gpu_field import go_on
 from tests.baddays.living import await_event, containers, until
 
 pytestmark = [
@@ -51,11 +51,13 @@ def await_looks(field):
 
 
 def test_a_good_day_locks_verifies_and_gives_back(gpu_field):
-    gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", hard_exclusive=True, **LONG)
+    board = gpu_field.board
+    gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", hard_exclusive=bool(board.alone), **LONG)
     gpu_field.write_pausing("time")  # so that the watch is sure to see all processes at work
     with gpu_field.start("run", "--json", *DOCKER) as runner:
         folder = gpu_field.await_pause()
-        until(lambda: gpu_field.driver.state(UUID).compute_mode == 3)
+        if board.alone:
+            until(lambda: board.state.compute_mode == 3)
         go_on(folder)
         _, err = runner.communicate(timeout=RUN_LIMIT_S)
     assert (runner.returncode, err) == (0, "")
@@ -65,14 +67,7 @@ def test_a_good_day_locks_verifies_and_gives_back(gpu_field):
     assert (host["clocks"]["driver_sm_mhz"], host["clocks"]["kernel_sm_mhz"]) == (1500, 1500)
     assert (host["clocks"]["reset"], host["health"]["probe"], host["warnings"]) == ("confirmed", "passed", [])
     assert (host["telemetry"]["joined"], len(host["telemetry"]["own_pids"]) >= 3) == ("yes", True)
-    assert gpu_field.settings() == [
-        "nvmlDeviceSetGpuLockedClocks tdp tdp -> 0",
-        "nvmlDeviceSetMemoryLockedClocks 3201 3201 -> 0",
-        "nvmlDeviceSetComputeMode 3 -> 0",
-        "nvmlDeviceSetComputeMode 0 -> 0",
-        "nvmlDeviceResetGpuLockedClocks -> 0",
-        "nvmlDeviceResetMemoryLockedClocks -> 0",
-    ]
+    assert gpu_field.settings() == [*board.locking, *board.alone, *board.resetting]
     assert gpu_field.left_behind() == []
 
 
@@ -106,34 +101,37 @@ def test_required_locks_with_forbidden_settings_are_not_tried(gpu_field):
 
 @pytest.mark.parametrize(("policy", "code", "status"), [("lock", 0, "passed"), ("require", 4, "clocks_not_held")])
 def test_without_the_right_to_lock(gpu_field, policy, code, status):
-    gpu_field.driver.change(UUID, unprivileged=1)
+    gpu_field.change(unprivileged=1)
     gpu_field.write_gpu_matrix("tiny/honest", clocks=policy, infra_retries=0)
     assert gpu_field.run(*DOCKER).returncode == code
     (record,) = gpu_field.records()
     assert record["outcome"]["status"] == status
     assert record["host"]["clock_state"] != "locked"
-    assert gpu_field.settings() == ["nvmlDeviceSetGpuLockedClocks tdp tdp -> 4"], "refused: nothing to give back"
+    refused = gpu_field.board.locking[0].replace("-> 0", f"-> {gpu_field.board.not_permitted}")
+    assert gpu_field.settings() == [refused], "refused: nothing to give back"
     assert gpu_field.left_behind() == []
 
 
 @pytest.mark.parametrize(("policy", "code", "status"), [("lock", 0, "passed"), ("require", 4, "clocks_not_held")])
 def test_a_lock_that_is_not_obeyed(gpu_field, policy, code, status):
-    gpu_field.driver.change(UUID, lock_ignored=1)
+    gpu_field.change(lock_ignored=1)
     gpu_field.write_gpu_matrix("tiny/honest", clocks=policy, clock_target=1500, infra_retries=0)
     assert gpu_field.run(*DOCKER).returncode == code
     (record,) = gpu_field.records()
     assert (record["outcome"]["status"], record["host"]["clock_state"]) == (status, "unlocked")
-    assert "locked to 1500 MHz according to the driver, but 1980 MHz" in record["host"]["clock_reason"]
+    assert (
+        f"locked to 1500 MHz according to the driver, but {gpu_field.board.clock} MHz" in record["host"]["clock_reason"]
+    )
     assert gpu_field.left_behind() == []
 
 
 def test_failed_reset_is_an_error_and_a_later_sweep_repairs_it(gpu_field):
-    gpu_field.driver.change(UUID, reset="!999")
+    gpu_field.change(reset="!999")
     gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock")
     ran = gpu_field.run(*DOCKER)
     assert ran.returncode == 4
     told = events(ran.stdout)
-    assert [event["lane"] for event in told if event["event"] == "gpu_quarantined"] == [UUID]
+    assert [event["lane"] for event in told if event["event"] == "gpu_quarantined"] == [gpu_field.board.uuid]
     assert told[-1]["left"] == 1, "nothing more runs on that GPU"
     (record,) = gpu_field.records()
     assert (record["host"]["clocks"]["reset"], record["host"]["health"]["quarantined"]) == ("failed", True)
@@ -141,25 +139,25 @@ def test_failed_reset_is_an_error_and_a_later_sweep_repairs_it(gpu_field):
 
     swept = gpu_field.call("sweep")
     assert swept.returncode == 4
-    assert f"settings of {UUID}" in swept.stderr
-    assert gpu_field.driver.state(UUID).sm_locked == (1500, 1500)
+    assert f"settings of {gpu_field.board.uuid}" in swept.stderr
+    assert gpu_field.board.state == gpu_field.board.locked
 
-    gpu_field.driver.change(UUID, reset=None)
+    gpu_field.change(reset=None)
     swept = gpu_field.call("sweep")
     assert swept.returncode == 0
-    assert f"clocks of {UUID}" in swept.stdout
+    assert f"clocks of {gpu_field.board.uuid}" in swept.stdout
     assert gpu_field.left_behind() == []
     assert gpu_field.run(*DOCKER).returncode == 0
     assert len(gpu_field.records()) == 2
 
 
 def test_reset_that_falsely_reports_success_is_not_confirmed(gpu_field):
-    gpu_field.driver.change(UUID, reset_ignored=1)
+    gpu_field.change(reset_ignored=1)
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock")
     gpu_field.run(*DOCKER)
     (record,) = gpu_field.records()
     assert record["host"]["clocks"]["reset"] != "confirmed"
-    assert "1500 MHz after it" in record["host"]["clocks"]["reset_reason"]
+    assert gpu_field.board.not_reset in record["host"]["clocks"]["reset_reason"]
 
 
 def test_a_process_that_is_there_before_is_waited_for(gpu_field):
@@ -242,17 +240,17 @@ def test_foreign_process_in_each_attempt_makes_cell_contended(gpu_field):
     assert gpu_field.outcomes() == [(1, "contended"), (2, "contended")]
 
 
-@pytest.mark.parametrize("code", [15, 999], ids=["lost", "off-the-bus"])
+@pytest.mark.parametrize("code", ["", "!999"], ids=["lost", "off-the-bus"])
 def test_gpu_lost_while_timing_is_quarantined_and_returns_clean(gpu_field, code):
     gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock", **LONG)
     gpu_field.write_pausing("time")
     with gpu_field.start("run", "--json", *DOCKER) as runner:
         gpu_field.await_pause()
-        gpu_field.driver.change(UUID, lost=f"!{code}")
+        gpu_field.change(lost=code or gpu_field.board.lost)
         out, _ = runner.communicate(timeout=RUN_LIMIT_S)
     assert runner.returncode == 4
     told = events(out)
-    assert [event["lane"] for event in told if event["event"] == "gpu_quarantined"] == [UUID]
+    assert [event["lane"] for event in told if event["event"] == "gpu_quarantined"] == [gpu_field.board.uuid]
     assert told[-1]["left"] == 1, "nothing more runs on that GPU"
     (record,) = gpu_field.records()
     assert (record["outcome"]["status"], record["outcome"]["fault"]) == ("gpu_lost", "infra")
@@ -260,7 +258,7 @@ def test_gpu_lost_while_timing_is_quarantined_and_returns_clean(gpu_field, code)
     assert containers(gpu_field.runs()[0]["run_id"]) == []
     assert gpu_field.lock_is_free()
 
-    gpu_field.driver.change(UUID, lost=None)  # as after a restart that kept its settings
+    gpu_field.change(lost=None)  # as after a restart that kept its settings
     with gpu_field.start("run", "--json", *DOCKER) as again:
         go_on(gpu_field.await_pause())
         out, _ = again.communicate(timeout=RUN_LIMIT_S)

@@ -7,13 +7,13 @@ import random
 import shutil
 import signal
 import time
+from dataclasses import replace
 
 import pytest
-from sim.nvml import SetState
 
 from kernel_matrix.results.reading import read_record
 from tests.baddays.field import RUN_LIMIT_S, events
-from tests.baddays.gpu_field import TOOLCHAIN, UUID, go_on
+from tests.baddays.gpu_field import TOOLCHAIN, go_on
 from tests.baddays.living import MODULES, await_event, until
 from tests.baddays.own_daemon import own_daemon
 
@@ -47,7 +47,7 @@ def test_at_any_moment_of_a_cell(gpu_field, number, moments):
             runner.send_signal(number)
             runner.communicate(timeout=RUN_LIMIT_S)
         assert runner.returncode in (0, -number, 128 + number)
-        seen_set += not gpu_field.driver.state(UUID).is_given_back
+        seen_set += not gpu_field.board.state.is_given_back
         if number is signal.SIGKILL:
             assert gpu_field.call("sweep").returncode == 0
         assert gpu_field.left_behind() == []
@@ -66,15 +66,17 @@ def _check_records(field, before, *, whole):
 
 @pytest.mark.alone("docker")  # any other run would remove the containers of the killed one
 def test_next_run_after_kill_9_restores_what_the_dead_run_set(gpu_field):
+    board = gpu_field.board
     settings = {"min_samples": 60, "max_samples": 80, "call_timeout_s": 120, "hard_exclusive": True}
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", **settings)
     gpu_field.write_pausing("time")
     with gpu_field.start("run", "--json", *DOCKER) as runner:
         gpu_field.await_pause()
-        until(lambda: gpu_field.driver.state(UUID).compute_mode == 3)
+        if board.alone:
+            until(lambda: board.state.compute_mode == 3)
         runner.kill()
-    assert gpu_field.driver.state(UUID) == SetState(sm_locked=(1500, 1500), memory_locked=(3201, 3201), compute_mode=3)
-    assert gpu_field.driver.tenants(UUID), "Docker keeps the containers"
+    assert board.state == replace(board.locked, compute_mode=3 if board.alone else None)
+    assert gpu_field.driver.tenants(board.uuid), "Docker keeps the containers"
 
     with gpu_field.start("run", "--json", *DOCKER) as again:
         swept = await_event(again, "cell_started")  # the dead one's candidate is gone by now
@@ -82,8 +84,9 @@ def test_next_run_after_kill_9_restores_what_the_dead_run_set(gpu_field):
         out, err = again.communicate(timeout=RUN_LIMIT_S)
     assert (again.returncode, err) == (0, "")
     told = [event["text"] for event in (*swept, *events(out)) if event["event"] == "message"]
-    assert any(f"clocks of {UUID}" in text and "given back" in text for text in told)
-    assert any(f"compute mode of {UUID}" in text and "given back" in text for text in told)
+    assert any(f"clocks of {board.uuid}" in text and "given back" in text for text in told)
+    mode = [text for text in told if f"compute mode of {board.uuid}" in text and "given back" in text]
+    assert bool(mode) == bool(board.alone)
     assert gpu_field.outcomes() == [(1, "passed")]
     assert gpu_field.left_behind() == []
 
@@ -100,13 +103,13 @@ def test_daemon_restart_in_a_cell_fails_it_and_resets_clocks(gpu_field):
         with gpu_field.start("run", "--json", *DOCKER, "--allow-unpinned", DOCKER_HOST=daemon.url) as runner:
             await_event(runner, "cell_started")
             until(lambda: daemon.containers(running=True) == len(MODULES))
-            assert gpu_field.driver.state(UUID).sm_locked == (1500, 1500)
+            assert gpu_field.board.state == gpu_field.board.locked
             daemon.kill()
             daemon.start()
             runner.communicate(timeout=RUN_LIMIT_S)
         assert runner.returncode == 4
         assert gpu_field.outcomes() == [(1, "container_lost")]
-        assert gpu_field.driver.state(UUID).is_given_back
+        assert gpu_field.board.state.is_given_back
         assert gpu_field.lock_is_free()
         assert gpu_field.call("sweep", DOCKER_HOST=daemon.url).returncode == 0
         assert daemon.containers() == 0

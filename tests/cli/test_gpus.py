@@ -9,10 +9,11 @@ import signal
 import pytest
 from sim.nvml import GTX_1080, H200, RTX_4090
 
-from tests.baddays.gpu_field import UUID
 from tests.cli.terminal import on_terminal
 from tests.hosts.doctor.clinic import Clinic
 from tests.pipes import read_line
+
+UUID = str(H200["uuid"])
 
 
 @pytest.fixture
@@ -140,17 +141,17 @@ def gpu_field(gpu_field):
 @pytest.mark.timeout(1800)  # where the CPU image is missing, it is built first
 def test_a_calibration_is_measured_in_a_container_kept_and_used(gpu_field):
     state = {"KERNEL_MATRIX_STATE_DIR": str(gpu_field.root / "state")}
-    gpu_field.driver.change(UUID, name="NVIDIA Unheard-of")
+    gpu_field.change(name="Unheard-of")
     matrix = gpu_field.root / "matrix.toml"
-    matrix.write_text(matrix.read_text().replace('model = "NVIDIA H200"', 'model = "NVIDIA*"'))
+    matrix.write_text(matrix.read_text().replace(f'model = "{gpu_field.board.gpu["name"]}"', 'model = "*"'))
     assert calibrated(gpu_field, state) == "unknown"
     done = gpu_field.call("gpus", "calibrate", "--sandbox", "docker", **state)
     assert (done.returncode, done.stderr) == (0, "")
     heading, memory, *rates, kept = done.stdout.splitlines()
-    assert heading == "GPU 0 (NVIDIA Unheard-of), measured with cu130:"
+    assert heading == "GPU 0 (Unheard-of), measured with newest:"
     assert float(memory.split()[1].replace(",", "")) > 0
     assert {line.split()[0] for line in rates} <= {"fp64", "fp32", "tf32", "fp16", "bf16"}
-    assert kept == f"  kept in {gpu_field.root}/state/calibrations/{UUID}.json"
+    assert kept == f"  kept in {gpu_field.root}/state/calibrations/{gpu_field.board.uuid}.json"
     assert calibrated(gpu_field, state) == "calibration"
     assert (gpu_field.settings(), gpu_field.left_behind()) == ([], [])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,20 @@ class Board:
     """Commands with which an administrator gives the settings back."""
     divided: Mapping[str, Any]
     """What the driver says of a device that is divided into parts."""
+    vendor: str
+    """Its name in matrix files."""
+    toolchain: str
+    """What a matrix file says of a toolchain for it, one setting in each line."""
+    locking: tuple[str, ...]
+    """Requests that lock its clocks, in the form of :attr:`tests.baddays.gpu_field.GpuField.settings`."""
+    resetting: tuple[str, ...]
+    """Requests that give them back."""
+    not_reset: str
+    """Words about a reset that has reported success and done nothing."""
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    """What a matrix file's policy needs besides, so that its clocks are locked to 1500 MHz."""
+    alone: tuple[str, ...] = ()
+    """Requests that keep other processes off it and let them on again, if it has such a mode."""
     kinds: tuple[str, ...] = ("compute",)
     """Lists of processes that the driver has."""
 
@@ -98,6 +112,12 @@ def nvidia_board(library: Path, folder: Path) -> Board:
         by_hand=tuple(f"`nvidia-smi -i {H200['uuid']} {option}`" for option in ("-rgc", "-rmc", "-c 0")),
         refused="!4",
         divided={"mig": "1 1"},
+        vendor="nvidia",
+        toolchain='cuda = "13.0"',
+        locking=("nvmlDeviceSetGpuLockedClocks tdp tdp -> 0", "nvmlDeviceSetMemoryLockedClocks 3201 3201 -> 0"),
+        resetting=("nvmlDeviceResetGpuLockedClocks -> 0", "nvmlDeviceResetMemoryLockedClocks -> 0"),
+        not_reset="1500 MHz after it",
+        alone=("nvmlDeviceSetComputeMode 3 -> 0", "nvmlDeviceSetComputeMode 0 -> 0"),
         kinds=("compute", "graphics", "mps"),
     )
 
@@ -117,4 +137,10 @@ def amd_board(library: Path, folder: Path) -> Board:
         by_hand=("`amd-smi reset --perf-determinism`",),
         refused="!10",
         divided={"partition": "CPX"},
+        vendor="amd",
+        toolchain='platform = "rocm"',
+        locking=("amdsmi_set_gpu_perf_determinism_mode 1500 -> 0",),
+        resetting=("amdsmi_set_gpu_perf_level 0 -> 0",),
+        not_reset="the performance level is 8 and not 0",
+        policy={"clock_target": 1500},  # it has no level with clocks for profiling
     )

@@ -7,6 +7,7 @@ else is the real daemon and real containers, and the driver lists their processe
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,17 +15,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pynvml
-
 from kernel_matrix.attempt.folders import JOB_FILE
 from kernel_matrix.attempt.judge_report import read_report
+from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.model.enums import Role
 from kernel_matrix.model.messages import SessionReport
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.sandboxes import Isolation, ProcessExit, ProcessLabels, RoleSpec, RunningProcess
 from kernel_matrix.sandboxes.docker import DockerSandbox
+from tests.sim.amd_smi import AmdWorld
+from tests.sim.driver import World
 from tests.sim.family import family
-from tests.sim.nvml import World
+from tests.sim.nvml import World as NvidiaWorld
 
+_WORLDS = {"cuda": NvidiaWorld, "rocm": AmdWorld}
 _LOOK_S = 0.2
 
 
@@ -38,7 +43,7 @@ class GpulessDocker(DockerSandbox):
 
     def __init__(self) -> None:
         super().__init__()
-        self._world = World.here()
+        self._world = _WORLDS[_platform()].here()
 
     def isolation(self, spec: RoleSpec) -> Isolation:
         return super().isolation(replace(spec, gpu=None))
@@ -131,11 +136,15 @@ def _clock_probe(phase: str, at_ns: int, clock: int) -> dict[str, Any]:
 def _sm_clock(uuid: str) -> int | None:
     """What the driver says, MHz; null where the GPU is lost."""
     try:
-        pynvml.nvmlInit()
-        clock: int = pynvml.nvmlDeviceGetClockInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid), pynvml.NVML_CLOCK_SM)
-    except pynvml.NVMLError:
+        return get_platform(_platform()).clocks(Gpu(platform=_platform(), uuid=uuid, name=""))[0]
+    except InfrastructureError:
         return None
-    return clock
+
+
+def _platform() -> str:
+    """The platform in whose world this program lives."""
+    (name,) = (name for name, world in _WORLDS.items() if world.VARIABLE in os.environ)
+    return name
 
 
 def _uuid(spec: RoleSpec) -> str:

@@ -22,9 +22,8 @@ def dtype_skip_reason(dtype: Dtype, language: Language, compute_capability: str 
     return _limits().dtype_skip_reason(dtype=dtype, language=language, compute_capability=compute_capability)
 
 
-def code_skip_reason(versions: Mapping[str, str], compute_capability: str | None, driver: str | None) -> str:  # noqa: ARG001  # part of the protocol
-    """Return that no cell runs on these devices yet."""
-    return "cells do not run on AMD GPUs yet, candidates are only compiled for them"
+def code_skip_reason(versions: Mapping[str, str], compute_capability: str | None, driver: str | None) -> None:
+    """Return that nothing is known against it."""
 
 
 def compiles(language: Language, versions: Mapping[str, str]) -> bool:
