@@ -47,6 +47,8 @@ class Board:
     """Function that gives it back."""
     by_hand: tuple[str, ...]
     """Commands with which an administrator gives the settings back."""
+    division: str
+    """What divides such a device into parts."""
     divided: Mapping[str, Any]
     """What the driver says of a device that is divided into parts."""
     vendor: str
@@ -111,6 +113,7 @@ def nvidia_board(library: Path, folder: Path) -> Board:
         reset_function="nvmlDeviceResetGpuLockedClocks",
         by_hand=tuple(f"`nvidia-smi -i {H200['uuid']} {option}`" for option in ("-rgc", "-rmc", "-c 0")),
         refused="!4",
+        division="MIG",
         divided={"mig": "1 1"},
         vendor="nvidia",
         toolchain='cuda = "13.0"',
@@ -136,6 +139,7 @@ def amd_board(library: Path, folder: Path) -> Board:
         reset_function="amdsmi_set_gpu_perf_level",
         by_hand=("`amd-smi reset --perf-determinism`",),
         refused="!10",
+        division="compute partitions",
         divided={"partition": "CPX"},
         vendor="amd",
         toolchain='platform = "rocm"',

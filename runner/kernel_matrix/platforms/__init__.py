@@ -289,6 +289,8 @@ class Platform(Protocol):
     """Folders of the toolkit's programs on this host."""
     SHARING_SERVER: str
     """Program, named as in ``/proc/<pid>/comm``, that runs work of several processes on a device; empty for none."""
+    DIVISION: str
+    """What divides a device into parts, as its users call it."""
     ADVICE: Mapping[str, str]
     """Mode that ``kernel-matrix doctor`` checks (``mig``, ``mps``, ``compute_mode``, …) → how to change it."""
 

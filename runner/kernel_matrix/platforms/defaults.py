@@ -19,6 +19,7 @@ __all__ = [
     "ADVICE",
     "CACHES",
     "DAEMON_ERRORS",
+    "DIVISION",
     "HIDDEN",
     "HIDDEN_IN_PROCESS",
     "PROGRAM_FOLDERS",
@@ -56,6 +57,7 @@ HIDDEN_IN_PROCESS: Mapping[str, str] = {}
 CACHES: Mapping[str, str] = {}
 PROGRAM_FOLDERS: tuple[str, ...] = ()
 SHARING_SERVER = ""
+DIVISION = "division into parts"
 ADVICE: Mapping[str, str] = {}
 
 

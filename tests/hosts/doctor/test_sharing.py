@@ -24,7 +24,7 @@ def test_modes_in_which_nobody_is_alone_are_faults(gpu_clinic: Clinic, driver: S
 
 def test_a_divided_gpu_is_a_fault(board_clinic: Clinic, board: Board) -> None:
     board.set(board.divided)
-    line = board_clinic.examine("--sandbox", "process")["MIG"]
+    line = board_clinic.examine("--sandbox", "process")[board.division]
     assert line["verdict"] == "fail"
     assert "cells are refused" in line["found"]
     assert line["advice"]

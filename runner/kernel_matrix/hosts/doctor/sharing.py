@@ -12,18 +12,18 @@ from kernel_matrix.platforms.registry import get_platform
 
 def check(host: Host) -> Iterator[CheckResult]:
     """Check that a cell can have each GPU for itself, with all of its processes."""
-    yield from _check_mig(host)
+    yield from _check_division(host)
     yield from _check_mps(host)
     yield from _check_compute_mode(host)
 
 
-@per_gpu("MIG")
-def _check_mig(gpu: Gpu, host: Host) -> CheckResult:
-    """Check that MIG is off, or that the matrix allows it."""
+@per_gpu("division into parts")
+def _check_division(gpu: Gpu, host: Host) -> CheckResult:
+    """Check that the GPU is not divided, or that the matrix allows it."""
     allowed = any(policy.allow_mig for policy in host.policies)
     found = "on: the GPU is split, its parts share clocks, power and memory bandwidth"
     advice = f"{advice_about(gpu, 'mig')}, or policy.allow_mig = true"
-    return _check_sharing("MIG", found, advice, on=_modes(gpu).mig, allowed=allowed)
+    return _check_sharing(get_platform(gpu.platform).DIVISION, found, advice, on=_modes(gpu).mig, allowed=allowed)
 
 
 @per_gpu("MPS")

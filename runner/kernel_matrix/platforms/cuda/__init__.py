@@ -50,6 +50,7 @@ HIDDEN_IN_PROCESS = {"CUDA_VISIBLE_DEVICES": ""}
 CACHES = {"CUDA_CACHE_PATH": "cuda"}
 PROGRAM_FOLDERS = ("/usr/local/cuda/bin",)
 SHARING_SERVER = MPS_SERVER
+DIVISION = "MIG"
 ADVICE = {
     "persistence": "run nvidia-persistenced (or nvidia-smi -pm 1)",
     "ecc": "see nvidia-smi -q -d ECC,ROW_REMAPPER",
@@ -67,6 +68,7 @@ __all__ = [
     "CACHES",
     "COST",
     "DAEMON_ERRORS",
+    "DIVISION",
     "HIDDEN",
     "HIDDEN_IN_PROCESS",
     "IS_ACCELERATOR",

@@ -1,4 +1,4 @@
-"""AMD GPUs. They are found and watched, and candidates are compiled for them; no cell runs on one yet.
+"""AMD GPUs. What runs on them was tested on a simulated driver alone.
 
 Only :mod:`kernel_matrix.platforms.rocm.settings` changes a device.
 """
@@ -55,6 +55,7 @@ IS_ACCELERATOR = True
 NEEDS_IMAGES = True
 COST = CostFigures(start_s=1.5, call_s=0.03, timed_call_s=0.0025)
 """Those of NVIDIA GPUs; none were measured."""
+DIVISION = "compute partitions"
 ADVICE: Mapping[str, str] = {
     "ecc": "see amd-smi metric --ecc",
     "mig": "amd-smi set --compute-partition SPX (as root, on an idle GPU)",
@@ -68,6 +69,7 @@ __all__ = [
     "CACHES",
     "COST",
     "DAEMON_ERRORS",
+    "DIVISION",
     "HIDDEN",
     "HIDDEN_IN_PROCESS",
     "IS_ACCELERATOR",
