@@ -21,6 +21,17 @@ from kernel_matrix.platforms.registry import get_platform
 from {module} import {world} as World
 gpu = Gpu(platform={platform!r}, uuid={uuid!r}, name="")
 """
+_QUESTION = """
+import dataclasses
+from kernel_matrix.errors import InfrastructureError
+from kernel_matrix.platforms import ComputeMode
+platform = get_platform(gpu.platform)
+try:
+    said = {question}
+except InfrastructureError as error:
+    said = {{"error": type(error).__name__, **vars(error)}}
+print(json.dumps(dataclasses.asdict(said) if dataclasses.is_dataclass(said) else said))
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +48,14 @@ class Board:
     """What every query of a lost device answers."""
     refused: str
     """What a query answers that has failed for once."""
+    failed: int
+    """Code of a failure without a meaning of its own."""
+    error: str
+    """How the driver's errors are named in messages, before their number."""
+    temperature: Mapping[str, Any]
+    """What the driver says where it reads the temperature, if it is 41 °C."""
+    gone: tuple[int, ...]
+    """Codes of a device that is lost."""
     not_permitted: int
     """Code with which it refuses a setting to who is not root."""
     locked: SetState
@@ -89,6 +108,13 @@ class Board:
         names = {"module": self.world.__module__, "world": self.world.__name__}
         return _IMPORTS.format(**names, platform=self.platform, uuid=self.uuid)
 
+    def ask(self, question: str) -> Any:
+        """What an expression about ``gpu`` and its ``platform`` is, as JSON; an error of ours as its class and fields.
+
+        A program of its own in this world works it out.
+        """
+        return self.driver.ask(self.program + _QUESTION.format(question=question))
+
     def needs_list(self, kind: str) -> None:
         """Skip the test if the driver has no list of such processes."""
         if kind not in self.kinds:
@@ -107,6 +133,10 @@ def nvidia_board(library: Path, folder: Path) -> Board:
         world=nvml.World,
         gpu=H200,
         lost="!15",
+        failed=999,
+        error="NVML error",
+        temperature={"temperature": 41},
+        gone=(15, 16, 999),
         not_permitted=4,
         locked=SetState(sm_locked=(1500, 1500), memory_locked=(3201, 3201)),
         lock_function="nvmlDeviceSetGpuLockedClocks",
@@ -133,6 +163,10 @@ def amd_board(library: Path, folder: Path) -> Board:
         world=AmdWorld,
         gpu=MI300X,
         lost="!31",
+        failed=12,
+        error="AMD SMI error",
+        temperature={"metrics": None},
+        gone=(31, 12, 0xFFFFFFFF),
         not_permitted=10,
         locked=SetState(sm_locked=(0, 1500), perf_level=PERF_DETERMINISM),
         lock_function="amdsmi_set_gpu_perf_determinism_mode",

@@ -8,7 +8,6 @@ from sim.nvml import H200, SetState
 
 from kernel_matrix.platforms import DeviceSettings
 from kernel_matrix.platforms.cuda.settings import settings
-from kernel_matrix.platforms.permission import SETTINGS_VARIABLE
 
 CALLS = {
     "lock_sm_clock": "nvidia.settings().lock_sm_clock(gpu, 1500)",
@@ -67,76 +66,6 @@ def test_each_compute_mode_is_set_by_its_number(driver, ask, mode, number):
     ask(f"nvidia.settings().set_compute_mode(gpu, ComputeMode.{mode})")
     assert driver.state(H200["uuid"]) == SetState(compute_mode=number)
     assert ask("nvidia.modes(gpu)")["compute_mode"] == mode.lower()
-
-
-@every_setting
-def test_only_the_gpu_that_is_meant_is_changed(driver, ask, call):
-    other = {**H200, "uuid": "GPU-other"}
-    driver.set(other, H200)
-    ask(call)
-    assert driver.state("GPU-other") == SetState()
-    assert [line.split()[1] for line in calls(driver)] == [H200["uuid"]]
-
-
-@every_setting
-def test_a_host_that_forbids_by_its_environment_makes_no_call(driver, ask, call):
-    driver.set(H200)
-    driver.environment[SETTINGS_VARIABLE] = "forbid"
-    said = ask(call)
-    assert (said["error"], said["permitted"]) == ("GpuSettingError", False)
-    assert f"{SETTINGS_VARIABLE}=forbid" in said["what"]
-    assert H200["uuid"] in said["what"]
-    assert driver.log() == []
-
-
-@every_setting
-def test_a_host_that_forbids_by_its_file_makes_no_call(driver, ask, call, tmp_path):
-    driver.set(H200)
-    (tmp_path / "host.toml").write_text('gpu_settings = "forbid"\n')
-    driver.environment[SETTINGS_VARIABLE] = "allow"
-    said = ask(call)
-    assert (said["error"], said["permitted"]) == ("GpuSettingError", False)
-    assert str(tmp_path / "host.toml") in said["what"]
-    assert driver.log() == []
-
-
-@every_setting
-def test_permission_is_asked_before_the_driver(driver, ask, call):
-    driver.set(H200, init="!18")
-    driver.environment[SETTINGS_VARIABLE] = "forbid"
-    assert "forbids" in ask(call)["what"]
-
-
-@every_setting
-def test_a_user_without_the_right_is_told_to_become_root(driver, ask, call):
-    driver.set(H200, unprivileged=1)
-    said = ask(call)
-    assert (said["error"], said["permitted"]) == ("GpuSettingError", False)
-    assert "sudo" in said["next_step"]
-    assert driver.state(H200["uuid"]) == SetState()
-
-
-@every_setting
-def test_a_device_without_the_setting_does_not_permit_it(driver, ask, call):
-    driver.set({**H200, "sm_lockable": None, "memory_lockable": None, "compute_mode": None})
-    said = ask(call)
-    assert (said["error"], said["permitted"]) == ("GpuSettingError", False)
-    assert "no such setting" in said["next_step"]
-
-
-@every_setting
-def test_a_call_that_fails_was_permitted(driver, ask, call):
-    driver.set({**H200, "lock": "!999", "lock_memory": "!999", "reset": "!999", "set_compute_mode": "!999"})
-    said = ask(call)
-    assert (said["error"], said["permitted"]) == ("GpuSettingError", True)
-    assert "NVML error 999" in said["what"]
-
-
-@every_setting
-@pytest.mark.parametrize("code", [15, 16, 999])
-def test_a_lost_gpu_is_lost_and_not_merely_refusing(driver, ask, call, code):
-    driver.set({**H200, "lost": f"!{code}"})
-    assert ask(call)["error"] == "GpuLostError"
 
 
 def test_a_gpu_that_is_lost_during_the_call_is_lost(driver, ask):

@@ -4,7 +4,6 @@ import contextlib
 import json
 import time
 
-import pytest
 from sim.nvml import GTX_1080, H200
 
 from kernel_matrix.platforms.cuda.telemetry import _SlowQuery
@@ -219,25 +218,6 @@ def test_a_sensor_that_stumbles_is_null_once_and_hides_nobody(driver):
     assert first["power_w"] == 118.25  # the old question stands in
     assert "sw_power_cap" not in first["reason_ns"]
     assert (second["temperature_c"], second["power_w"], second["reason_ns"]["sw_power_cap"]) == (50, 80.0, 3)
-
-
-@pytest.mark.parametrize("listing", ["compute", "graphics", "mps"])
-def test_a_process_list_that_fails_is_an_error_and_not_nobody(driver, listing):
-    driver.set({**H200, listing: "!999"})
-    with looking(driver) as look:
-        said = look()
-        assert (said["error"], H200["uuid"] in said["what"]) == ("InfrastructureError", True)
-        driver.change(H200["uuid"], **{listing: "42"})
-        assert look()["pids"] == [42]
-
-
-@pytest.mark.parametrize("code", [15, 16, 999])
-def test_a_gpu_lost_between_two_samples_is_lost(driver, code):
-    driver.set(H200)
-    with looking(driver) as look:
-        assert look()["sm_clock_mhz"] == 1980
-        driver.change(H200["uuid"], lost=f"!{code}")
-        assert look()["error"] == "GpuLostError"
 
 
 def test_a_gpu_that_only_a_field_value_knows_to_be_lost_is_lost(driver):

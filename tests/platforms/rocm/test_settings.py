@@ -7,7 +7,6 @@ import pytest
 from sim.amd_smi import MI300X, PERF_DETERMINISM, PERF_MANUAL, PERF_STABLE_STD, RX_7900_XTX, SetState
 
 from kernel_matrix.platforms import DeviceSettings
-from kernel_matrix.platforms.permission import SETTINGS_VARIABLE
 from kernel_matrix.platforms.rocm.settings import settings
 
 CALLS = {
@@ -78,59 +77,6 @@ def test_each_reset_gives_all_clocks_back(driver, ask, lock, reset):
     assert driver.state(MI300X["uuid"]).is_given_back
 
 
-@every_setting
-def test_only_the_gpu_that_is_meant_is_changed(driver, ask, call):
-    driver.set({**MI300X, "uuid": "other"}, MI300X)
-    ask(call)
-    assert driver.state("other") == SetState()
-    assert [line.split()[1] for line in calls(driver)] == [MI300X["uuid"]]
-
-
-@every_call
-def test_a_host_that_forbids_by_its_environment_makes_no_call(driver, ask, call):
-    driver.set(MI300X, init="!34")  # permission is asked before the driver
-    driver.environment[SETTINGS_VARIABLE] = "forbid"
-    said = ask(call)
-    assert (said["error"], said["permitted"], said["supported"]) == ("GpuSettingError", False, True)
-    assert f"{SETTINGS_VARIABLE}=forbid" in said["what"]
-    assert MI300X["uuid"] in said["what"]
-    assert driver.log() == []
-
-
-def test_a_host_that_forbids_by_its_file_makes_no_call(driver, ask, tmp_path):
-    driver.set(MI300X)
-    (tmp_path / "host.toml").write_text('gpu_settings = "forbid"\n')
-    said = ask(CALLS["lock_sm_clock"])
-    assert (said["error"], said["permitted"]) == ("GpuSettingError", False)
-    assert str(tmp_path / "host.toml") in said["what"]
-    assert driver.log() == []
-
-
-@every_setting
-def test_a_user_without_the_right_is_told_to_become_root(driver, ask, call):
-    driver.set(MI300X, unprivileged=1)
-    said = ask(call)
-    assert (said["error"], said["permitted"], said["supported"]) == ("GpuSettingError", False, True)
-    assert "sudo" in said["next_step"]
-    assert driver.state(MI300X["uuid"]) == SetState()
-
-
-@every_call
-def test_a_device_without_the_setting_does_not_support_it(driver, ask, call):
-    driver.set({**MI300X, "sm_lockable": None, "memory_lockable": None})
-    said = ask(call)
-    assert (said["error"], said["permitted"], said["supported"]) == ("GpuSettingError", False, False)
-    assert "no such setting" in said["next_step"]
-
-
-@every_setting
-def test_a_call_that_fails_was_permitted(driver, ask, call):
-    driver.set({**MI300X, "lock": "!12", "lock_memory": "!12", "reset": "!12"})
-    said = ask(call)
-    assert (said["error"], said["permitted"], said["supported"]) == ("GpuSettingError", True, True)
-    assert "AMD SMI error 12" in said["what"]
-
-
 def test_clock_out_of_range_may_have_changed_the_level(driver, ask):
     driver.set(MI300X)
     said = ask("settings().lock_sm_clock(gpu, 9000)")
@@ -165,12 +111,6 @@ def test_a_lock_that_is_not_obeyed_shows_in_the_clocks(driver, ask):
     assert ask(CALLS["lock_sm_clock"]) is None
     assert ask("clocks(gpu)") == [2100, 1300]
     assert driver.state(MI300X["uuid"]).sm_locked == (0, 1500)
-
-
-@every_setting
-def test_a_lost_gpu_is_lost_and_not_merely_refusing(driver, ask, call):
-    driver.set({**MI300X, "lost": "!12"})
-    assert ask(call)["error"] == "GpuLostError"
 
 
 @every_setting
