@@ -592,7 +592,7 @@ class InsideEnvironment:
 
 @dataclass(frozen=True)
 class ClockProbeReading:
-    """SM clock measured by a kernel of the judge: ticks of ``clock64`` per nanosecond of ``globaltimer``."""
+    """Core clock measured by a kernel of the judge: cycles per nanosecond of a timer of the device."""
 
     phase: Annotated[str, Words(("before", "after"))]
     """``before`` or ``after`` the timed calls."""
@@ -662,7 +662,7 @@ class SessionReport:
     seed_sha256: Annotated[Digest, Column()]
     """Digest of the secret seed of the inputs."""
     transport: Annotated[str, Pattern("^[a-z][a-z0-9-]{0,63}$"), Column()]
-    """Transport of tensors, named by the platform: ``memfd``, ``cuda-vmm``, ``cuda-staged``."""
+    """Transport of tensors, named by the platform: ``memfd``, ``cuda-vmm``, ``rocm-staged`` …"""
     candidate_peer: Mapping[Annotated[str, Words(("uid", "gid", "pid"))], Annotated[int, Range(-1, 2**63 - 1)]]
     """uid, gid and pid of the candidate's process, as reported by the kernel."""
     workloads: Annotated[Tuple[WorkloadReport, ...], Items(1000)]
