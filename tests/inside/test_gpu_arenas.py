@@ -15,10 +15,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside import torch_gpu
-from kernel_matrix.inside.gpu_arenas import AccessDescription, AllocationProperties
+from kernel_matrix.inside.gpu_arenas import AccessDescription, AllocationProperties, GpuArenas
 from kernel_matrix.inside.platform import STAGED_VARIABLE, DeviceError
 from kernel_matrix.platforms.cuda.inside import libcuda
-from kernel_matrix.platforms.cuda.inside.arenas import ARENAS as CUDA_ARENAS
 from kernel_matrix.platforms.rocm.inside import arenas as rocm_arenas
 from kernel_matrix.platforms.rocm.inside.rocm_libraries import load_library
 
@@ -84,7 +83,7 @@ def driver(vendor, request, tmp_path, monkeypatch):
     variable = {"cuda": "KERNEL_MATRIX_SIM_CUDA", "rocm": "KERNEL_MATRIX_SIM_HIP"}[vendor]
     (tmp_path / "calls").touch()
     monkeypatch.setenv(f"{variable}_LOG", str(tmp_path / "calls"))
-    arenas = {"cuda": CUDA_ARENAS, "rocm": rocm_arenas.HipArenas()}[vendor]
+    arenas = {"cuda": GpuArenas(libcuda.DRIVER, "cuda"), "rocm": rocm_arenas.HipArenas()}[vendor]
     yield Driver(arenas, variable, tmp_path / "calls", monkeypatch)
     for cached in (libcuda.library, load_library):
         cached.cache_clear()
