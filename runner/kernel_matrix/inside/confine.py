@@ -66,6 +66,8 @@ class ConfineRequest(NamedTuple):
     """Processes and threads that the module's user may add to those it has now; None sets no limit."""
     uid: Optional[int] = None
     """User and group to become; None keeps the caller's. With ``USER``, the caller's id inside."""
+    groups: Tuple[int, ...] = ()
+    """Further groups to join with ``uid``, by number; with ``USER`` the caller's are kept."""
     root: str = ""
     """Empty folder in which the private tree is built; only with namespaces."""
     binds: Tuple[BindMount, ...] = ()
@@ -90,6 +92,7 @@ class ConfineRequest(NamedTuple):
         """Read what :meth:`to_json` wrote."""
         data = json.loads(text)
         data["binds"] = tuple(BindMount(*bind) for bind in data["binds"])
+        data["groups"] = tuple(data["groups"])
         return cls(**data)
 
     def to_json(self) -> str:
@@ -261,7 +264,7 @@ def _become_module(request: ConfineRequest, _error_writer: int) -> None:
     for name, value in request.limits.items():
         _limit(getattr(resource, "RLIMIT_" + name), value)
     if request.uid is not None and request.namespaces != USER:
-        os.setgroups([])
+        os.setgroups(request.groups)
         os.setresgid(request.uid, request.uid, request.uid)
         os.setresuid(request.uid, request.uid, request.uid)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)

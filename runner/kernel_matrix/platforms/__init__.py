@@ -206,8 +206,14 @@ class DeviceAccess:
     """Arguments of Docker's ``DeviceRequest``."""
     nodes: tuple[str, ...] = ()
     """Device nodes."""
+    groups: tuple[int, ...] = ()
+    """Numbers of the groups of this host that may use the device nodes."""
     libraries: tuple[tuple[str, str], ...] = ()
     """Files and folders of the driver, as pairs of path on this host and path inside."""
+    image_has_libraries: bool = False
+    """Images bring the libraries of the driver, because these work with kernel drivers of other versions."""
+    system_files: tuple[str, ...] = ()
+    """Folders of ``/sys`` about the device: a container sees them anyway, a private tree does not."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def joined(self, other: DeviceAccess) -> DeviceAccess:
@@ -227,7 +233,10 @@ class DeviceAccess:
             way=self.way if self.way == other.way else NO_ACCESS,
             requests=tuple(requests),
             nodes=tuple(dict.fromkeys((*self.nodes, *other.nodes))),
+            groups=tuple(dict.fromkeys((*self.groups, *other.groups))),
             libraries=tuple(dict.fromkeys((*self.libraries, *other.libraries))),
+            image_has_libraries=self.image_has_libraries and other.image_has_libraries,
+            system_files=tuple(dict.fromkeys((*self.system_files, *other.system_files))),
             environment={**self.environment, **other.environment, **lists},
         )
 

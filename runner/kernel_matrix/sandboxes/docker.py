@@ -393,7 +393,9 @@ def _start_error(error: APIError, spec: RoleSpec) -> InfrastructureError:
         )
     if "rlimit type 8" in text:  # RLIMIT_MEMLOCK, as runc names it
         return _MemlockRefusedError(text)
-    vendors = (explanation for platform in platforms().values() for explanation in platform.DAEMON_ERRORS)
+    own = spec.gpu.platform if spec.gpu else ""  # vendors explain the same error differently
+    in_turn = sorted(platforms().items(), key=lambda item: item[0] != own)
+    vendors = (explanation for _, platform in in_turn for explanation in platform.DAEMON_ERRORS)
     for phrase, meaning, next_step in (*_EXPLANATIONS, *vendors):
         if phrase in text:
             return SandboxError(f"cannot start {spec.name}: {meaning} ({text})", next_step=next_step)

@@ -216,7 +216,9 @@ def _gpu_settings(spec: RoleSpec, daemon: DaemonInfo) -> dict[str, Any]:
     access = gpu_access(spec, daemon)
     requests = {"device_requests": [DeviceRequest(**request) for request in access.requests]}
     nodes = {"devices": [f"{node}:{node}:rw" for node in access.nodes]}
-    return {**(requests if access.requests else {}), **(nodes if access.nodes else {})}
+    groups = {"group_add": [str(group) for group in access.groups]}
+    asked = ((requests, access.requests), (nodes, access.nodes), (groups, access.groups))
+    return {name: value for part, wanted in asked if wanted for name, value in part.items()}
 
 
 def _gpu_environment(spec: RoleSpec, daemon: DaemonInfo) -> dict[str, str]:

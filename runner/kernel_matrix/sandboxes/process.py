@@ -188,7 +188,7 @@ class ProcessSandbox:
         described = {**request._asdict(), "binds": [bind._asdict() for bind in request.binds]}
         described["system_call_filter"] = "" if level.unfiltered else f"refuses {', '.join(REFUSED)}"
         described["memory_group"] = str(level.groups.parent) if level.groups else ""
-        described["empty_files"] = list(request.empty_files)
+        described.update(empty_files=list(request.empty_files), groups=list(request.groups))
         return {"sandbox": self.name, "argv": list(launcher()), "orders": described}
 
     @contextmanager
@@ -333,6 +333,7 @@ def _make_request(spec: RoleSpec, tree: RoleTree, level: Confinement, stage: Pat
         limits={"CORE": 0, "NOFILE": limits.open_files, "FSIZE": limits.file_bytes, "DATA": limits.memory_bytes},
         pids=limits.pids,
         uid=spec.uid if level.other_user or level.namespaces == confine.USER else None,
+        groups=_gpu_access(spec).groups,
         root=str(stage / "root") if private else "",
         binds=tuple(binds),
         landlock=level.uses_landlock,
@@ -448,12 +449,15 @@ def _host_binds(spec: RoleSpec, stage: Path) -> Iterator[confine.BindMount]:
 
 
 def own_binds(spec: RoleSpec) -> Iterator[confine.BindMount]:
-    """Yield the mounts and devices of the role."""
+    """Yield the mounts and devices of the role, and what the system says of the device."""
     for mount in sorted(spec.mounts, key=lambda mount: mount.target):
         mode = confine.WRITABLE if mount.writable else confine.READ_ONLY
         yield confine.BindMount(str(mount.source.resolve()), mount.target, mode)
-    for node in (*filter(os.path.exists, _DEVICES), *_gpu_access(spec).nodes):
+    access = _gpu_access(spec)
+    for node in (*filter(os.path.exists, _DEVICES), *access.nodes):
         yield confine.BindMount(node, node, confine.DEVICE)
+    for path in access.system_files:
+        yield confine.BindMount(path, path)
 
 
 def _reachable(spec: RoleSpec, stage: Path) -> Iterator[confine.BindMount]:

@@ -103,13 +103,13 @@ def _added(spec: RoleSpec) -> Iterator[BindMount]:
 
 def _driver_libraries(gpu: Gpu) -> Sequence[tuple[str, str]]:
     """Return the libraries of this host that a container with device nodes alone gets, and their paths inside."""
-    found = container_access({}, gpu).libraries
-    if not found:
+    access = container_access({}, gpu)
+    if not access.libraries and not access.image_has_libraries:
         raise SandboxError(
             f"the libraries of the driver of {gpu.uuid} were not found on this host",
             next_step="install the driver's libraries; `ldconfig -p` must list them",
         )
-    return found
+    return access.libraries
 
 
 def image_binds(root: Path, places: Collection[str]) -> Iterator[BindMount]:

@@ -12,7 +12,8 @@ from kernel_matrix.environments.unpacked_images import FOLDER_VARIABLE, Unpacked
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.model.enums import Role
 from kernel_matrix.platforms import NO_ACCESS, Gpu
-from kernel_matrix.platforms.cuda.device_access import CDI, DEVICES, TOOLKIT, driver_libraries, way_into_containers
+from kernel_matrix.platforms.container_ways import CDI, DEVICES
+from kernel_matrix.platforms.cuda.device_access import TOOLKIT, driver_libraries, way_into_containers
 from kernel_matrix.sandboxes import ProcessLabels, RoleSpec
 from kernel_matrix.sandboxes.docker_request import DaemonInfo, create_request
 from kernel_matrix.sandboxes.unpacked import UnpackedSandbox

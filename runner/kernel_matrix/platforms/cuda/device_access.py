@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.platforms import NO_ACCESS, DeviceAccess, Gpu
+from kernel_matrix.platforms.container_ways import CDI, DEVICES, cdi_names, cdi_specifications, drops_requests
 
-CDI = "cdi"
-"""The daemon adds what a CDI specification lists for this GPU."""
 TOOLKIT = "toolkit"
 """The daemon's ``nvidia`` runtime adds the GPU."""
-DEVICES = "devices"
-"""This program adds the device nodes and the driver's user-space libraries."""
 
 LIBRARY_TARGET = "/usr/local/nvidia"
 LIBRARY_PATH = f"{LIBRARY_TARGET}/lib64:{LIBRARY_TARGET}/lib"
@@ -67,7 +64,7 @@ def way_into_containers(info: Mapping[str, Any], uuid: str | None = None) -> str
         info: the daemon's answer to ``/info``.
         uuid: UUID of the GPU; ``None`` for any GPU.
     """
-    if "BuildahVersion" not in info:  # Podman has that; it drops requests for devices without a word
+    if not drops_requests(info):
         if _listed_by_cdi(info, uuid):
             return CDI
         if "nvidia" in (info.get("Runtimes") or {}):
@@ -79,19 +76,10 @@ def way_into_containers(info: Mapping[str, Any], uuid: str | None = None) -> str
 
 def _listed_by_cdi(info: Mapping[str, Any], uuid: str | None) -> bool:
     """Return whether CDI lists the GPU: a specification may be older than the GPUs that are installed now."""
-    discovered = info.get("DiscoveredDevices")
-    if discovered is not None:
-        names = [str(device.get("ID", "")) for device in discovered if device.get("Source") == "cdi"]
+    names = cdi_names(info)
+    if names is not None:
         return any(name.startswith("nvidia.com/gpu=") and (uuid is None or name.endswith(uuid)) for name in names)
-    files = [file for folder in info.get("CDISpecDirs") or () for file in sorted(Path(folder).glob("*"))]
-    return any("nvidia.com/gpu" in text and (uuid is None or uuid in text) for text in map(_read, files))
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return any("nvidia.com/gpu" in text and (uuid is None or uuid in text) for text in cdi_specifications(info))
 
 
 def device_nodes(gpu: Gpu) -> tuple[str, ...]:

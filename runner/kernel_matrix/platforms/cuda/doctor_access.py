@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kernel_matrix.platforms import NO_ACCESS, Gpu, named
-from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict, fail, ok, warn
-from kernel_matrix.platforms.cuda.device_access import CDI, DEVICES, TOOLKIT, way_into_containers
+from kernel_matrix.platforms import NO_ACCESS, Gpu
+from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict, ok, warn
+from kernel_matrix.platforms.container_ways import CDI, DEVICES
+from kernel_matrix.platforms.cuda.device_access import TOOLKIT, way_into_containers
+from kernel_matrix.platforms.driver_checks import examine_ways
 
-_SUBJECT = "GPUs in containers"
 _WORDS = {
     CDI: "by a CDI specification",
     TOOLKIT: "by the NVIDIA container toolkit's runtime",
@@ -20,13 +21,8 @@ _RENEW = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml (or enable nvidi
 
 def examine_access(info: Mapping[str, Any], ways: Mapping[Gpu, str]) -> Iterator[CheckResult]:
     """Check that the daemon can give each GPU to a container, and that a CDI specification lists all GPUs."""
-    for way in dict.fromkeys(ways.values()):
-        gpus = [gpu for gpu, found in ways.items() if found == way]
-        if way == NO_ACCESS:
-            advice = "install the NVIDIA container toolkit, nvidia-ctk runtime configure, and restart the daemon"
-            yield fail(_SUBJECT, f"{named(gpus)}: no way into a container", advice)
-        else:
-            yield ok(_SUBJECT, f"{named(gpus)}: {_WORDS[way]}")
+    advice = "install the NVIDIA container toolkit, nvidia-ctk runtime configure, and restart the daemon"
+    yield from examine_ways(ways, _WORDS, advice)
     yield from _check_specification(info, ways)
     if TOOLKIT in ways.values() and info.get("CgroupDriver") == "systemd":
         found = "`systemctl daemon-reload` takes GPUs away from running containers (systemd cgroups without CDI)"

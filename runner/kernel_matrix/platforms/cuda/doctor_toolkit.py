@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.check_result import CheckResult, ok, warn
-from kernel_matrix.platforms.cuda.device_access import CDI, TOOLKIT
+from kernel_matrix.platforms.container_ways import CDI
+from kernel_matrix.platforms.cuda.device_access import TOOLKIT
 from kernel_matrix.platforms.versions import parse_version
 
 _SUBJECT = "container toolkit"

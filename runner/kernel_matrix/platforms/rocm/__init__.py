@@ -9,27 +9,23 @@ from collections.abc import Mapping
 
 from kernel_matrix.platforms import CostFigures
 from kernel_matrix.platforms.defaults import (
-    ACCESS_ADVICE,
     CACHES,
-    DAEMON_ERRORS,
-    HIDDEN,
-    HIDDEN_IN_PROCESS,
     PROGRAM_FOLDERS,
     SANITIZER,
     SHARING_SERVER,
     compile_settings,
-    container_access,
     driver_note,
     driver_skip_reason,
-    examine_access,
     examine_toolkit,
     local_compiler,
-    process_access,
     sanitizer_report,
     toolchain_gaps,
 )
 from kernel_matrix.platforms.rocm.clocks import clock_choices
 from kernel_matrix.platforms.rocm.details import details
+from kernel_matrix.platforms.rocm.device_access import VISIBLE, container_access, process_access
+from kernel_matrix.platforms.rocm.doctor_access import ADVICE as ACCESS_ADVICE
+from kernel_matrix.platforms.rocm.doctor_access import examine_access
 from kernel_matrix.platforms.rocm.doctor_driver import examine_driver
 from kernel_matrix.platforms.rocm.inventory import inventory
 from kernel_matrix.platforms.rocm.modes import modes
@@ -53,6 +49,16 @@ VENDOR = "amd"
 TITLE = "AMD GPU"
 IS_ACCELERATOR = True
 NEEDS_IMAGES = True
+DAEMON_ERRORS = (
+    (
+        "CDI device injection failed",
+        "the daemon's CDI specification no longer matches this machine's GPUs",
+        "renew it: `amd-ctk cdi generate --output=/etc/cdi/amd.json`",
+    ),
+    ('custom device "/dev/kfd"', "the daemon's machine has no AMD driver", ACCESS_ADVICE),
+)
+HIDDEN = {"AMD_VISIBLE_DEVICES": "none"}
+HIDDEN_IN_PROCESS = {VISIBLE: ""}
 COST = CostFigures(start_s=1.5, call_s=0.03, timed_call_s=0.0025)
 """Those of NVIDIA GPUs; none were measured."""
 DIVISION = "compute partitions"
