@@ -49,6 +49,14 @@ def install(folder, distribution, version, files=""):
     (info / "RECORD").write_text(files)
 
 
+@pytest.mark.parametrize("more", ["", "rocm: Optional[str] = '7.2.4'\n"])
+def test_torch_for_hip_is_built_for_rocm(environment, more):
+    folder = environment(torch="2.10.0+rocm7.2.4")
+    (packages_of(folder) / "torch").mkdir()
+    (packages_of(folder) / "torch" / "version.py").write_text(f"hip: Optional[str] = '7.2.53211-e1a6bc5663'\n{more}")
+    assert read_environment(str(folder)).torch_builds == {"rocm": "7.2.4" if more else "7.2.53211-e1a6bc5663"}
+
+
 def test_environment_lists_its_distributions_and_folders(environment):
     folder = environment(torch="2.11.0+cu130", triton="3.6.0", Some_Package="1.0")
     (packages_of(folder) / "torch").mkdir()

@@ -36,6 +36,11 @@ def test_a_cpu_has_no_conditions(faults, minimal):
     assert fault == "matrix.toml:7:1 gpus[0].model: a CPU has no such condition; take it out"
 
 
+def test_an_image_has_one_toolkit(faults, minimal):
+    (fault,) = faults(base=minimal.replace('torch = "2.9.0"\n', 'torch = "2.9.0"\nrocm = "7.2"\n'))
+    assert fault.endswith("toolchains[0].rocm: an image has one toolkit, and another is given; take one out")
+
+
 def test_a_path_that_does_not_exist_names_its_closest_neighbour(faults):
     assert faults("[[candidates]]\npath = './problms'\n") == [
         "matrix.toml:21:1 candidates[0].path: './problms' does not exist; looked for problms; did you mean 'problems'?"

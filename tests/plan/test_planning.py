@@ -31,8 +31,8 @@ def test_toolchains_pair_with_devices_of_their_platform(plan):
 def test_an_axis_value_that_pairs_with_nothing_is_told(plan):
     found = plan(toolchains=(CU128,))
     assert places(found.cells()) == [("h200", "cu128", "fp32"), ("h200", "cu128", "bf16")]
-    assert found.warnings == ("gpu cpu has no cell: no toolchain fits it",)
-    assert plan(gpus=(CPU,)).warnings == ("toolchain cu128 has no cell: no gpu fits it",)
+    assert found.warnings == ("gpu cpu has no cell: no toolchain fits it, none is for CPUs",)
+    assert plan(gpus=(CPU,)).warnings == ("toolchain cu128 has no cell: no gpu fits it, it is for NVIDIA GPUs",)
 
 
 def test_a_cell_carries_what_is_needed_to_run_it(plan):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from plan.nouns import CPU, CPU_DEVICE, CPU_TOOLCHAIN, CU128, H200, H200_DEVICE, HERE, candidate, problem, selected
 
-from kernel_matrix.matrix import GpuAxis, Policy
+from kernel_matrix.matrix import GpuAxis, Policy, Toolchain
 from kernel_matrix.model.enums import ClockPolicy, Dtype, Language
 from kernel_matrix.plan import HostInventory, SkipReason, devices_matching
 
@@ -96,8 +96,8 @@ def test_environment_is_for_the_platform_of_its_torch(plan):
 def test_environment_without_a_gpu_of_its_kind_is_a_warning(plan):
     found = plan(facts=described(), toolchains=(HERE,), gpus=(CPU,))
     assert found.warnings == (
-        "gpu cpu has no cell: no toolchain fits it",
-        "toolchain here has no cell: no gpu fits it, its PyTorch is built for cuda",
+        "gpu cpu has no cell: no toolchain fits it, none is for CPUs",
+        "toolchain here has no cell: no gpu fits it, its PyTorch is built for NVIDIA GPUs",
     )
 
 
@@ -197,11 +197,57 @@ def test_a_declared_language_is_in_images_only(reason_of):
     )
 
 
-@pytest.mark.parametrize(("gpu", "words"), [(CPU, "HIP needs an AMD GPU"), (H200, "no image here has hipcc")])
-def test_hip_runs_nowhere(reason_of, gpu, words):
+@pytest.mark.parametrize("gpu", [CPU, H200])
+def test_hip_needs_an_amd_gpu(reason_of, gpu):
     reason = reason_of(gpu, language=Language.HIP)
-    assert reason.kind is SkipReason.LANGUAGE_NOT_SUPPORTED
+    assert (reason.kind, reason.text) == (SkipReason.LANGUAGE_NOT_SUPPORTED, "HIP C++ needs an AMD GPU")
+
+
+MI300X = GpuAxis(name="mi300x", platform="rocm", compute_capability="gfx942")
+MI300X_DEVICE = replace(
+    H200_DEVICE, platform="rocm", uuid="a5ff", name="AMD Instinct MI300X", compute_capability="gfx942", driver="6.16.13"
+)
+ROCM72 = Toolchain(name="rocm72", rocm="7.2", torch="2.10.0", triton="3.6.0")
+AMD_HOST = HostInventory(gpus=(CPU_DEVICE, MI300X_DEVICE), uses_images=True, sandbox="docker", images={"rocm72": ""})
+
+
+@pytest.mark.parametrize("language", [Language.TORCH, Language.TRITON, Language.HIP])
+def test_cells_run_on_an_amd_gpu_with_a_rocm_toolchain(reason_of, language):
+    assert reason_of(MI300X, language=language, facts=AMD_HOST, toolchains=(ROCM72,)) is None
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "kind", "words"),
+    [
+        ({"driver": "6.10.5"}, Dtype.FP32, SkipReason.DRIVER_TOO_OLD, "ROCm 7.2 needs amdgpu 6.12.12 or newer"),
+        ({"compute_capability": "gfx1103"}, Dtype.FP32, SkipReason.NO_CODE_FOR_GPU, "none for gfx1103"),
+        ({}, Dtype.FP8_E4M3, SkipReason.DTYPE_NOT_SUPPORTED, "float8_e4m3fnuz"),
+    ],
+)
+def test_reason_why_an_amd_gpu_does_not_run(reason_of, device, dtype, kind, words):
+    facts = replace(AMD_HOST, gpus=(replace(MI300X_DEVICE, **device),))
+    reason = reason_of(GpuAxis(name="amd", platform="rocm"), dtype=dtype, facts=facts, toolchains=(ROCM72,))
+    assert reason.kind is kind
     assert words in reason.text
+
+
+def test_a_rocm_toolchain_on_an_nvidia_host_has_no_gpu(reason_of, facts):
+    reason = reason_of(MI300X, facts=facts, toolchains=(ROCM72,))
+    assert reason.kind is SkipReason.NO_SUCH_GPU
+    assert reason.text == "this host has no AMD GPU, but NVIDIA H200 (9.0, 141 GiB)"
+
+
+def test_a_cuda_toolchain_on_an_amd_host_has_no_gpu(reason_of):
+    reason = reason_of(H200, facts=AMD_HOST)
+    assert reason.kind is SkipReason.NO_SUCH_GPU
+    assert reason.text == "this host has no NVIDIA GPU, but AMD Instinct MI300X (gfx942, 141 GiB)"
+
+
+def test_toolchains_of_another_vendor_have_no_cell(plan):
+    assert plan(gpus=(H200,), toolchains=(ROCM72,)).warnings == (
+        "gpu h200 has no cell: no toolchain fits it, none is for NVIDIA GPUs",
+        "toolchain rocm72 has no cell: no gpu fits it, it is for AMD GPUs",
+    )
 
 
 def test_declared_language_still_needs_a_fitting_device(reason_of, facts):

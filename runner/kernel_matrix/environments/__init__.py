@@ -53,6 +53,16 @@ _TRITONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-windows")
 """Distributions that bring the package ``triton``."""
 
 
+_TORCH_NAMES = {"hip": "rocm"}
+"""Toolkit's name in ``torch.version`` → that of its platform. Newer releases of PyTorch have both."""
+
+
+def toolkits(torch_builds: Mapping[str, str]) -> dict[str, str]:
+    """Return toolkit → version for the toolkits that PyTorch was built for, each named like its platform."""
+    renamed = {own: torch_builds[name] for name, own in _TORCH_NAMES.items() if name in torch_builds}
+    return {**renamed, **{name: version for name, version in torch_builds.items() if name not in _TORCH_NAMES}}
+
+
 def changes(distributions: Mapping[str, str], programs: Mapping[str, str], now: PythonEnvironment) -> str:
     """Describe how ``now`` differs from an environment with these distributions and programs, and another digest."""
     found = [*differences(distributions, now.distributions), *differences(programs, now.programs)]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernel_matrix.environments import AUTO, PythonEnvironment, changes
+from kernel_matrix.environments import AUTO, PythonEnvironment, changes, toolkits
 from kernel_matrix.errors import PythonEnvironmentError
 from kernel_matrix.file_hash import content_digest, file_sha256
 from kernel_matrix.inside import environment_description
@@ -35,14 +35,14 @@ def read_environment(where: str) -> PythonEnvironment:
     found = _describe(interpreter)
     _check(found, interpreter)
     conda = {f"conda:{name}": version for name, version in map(_split_conda, found["conda_packages"])}
-    programs = _programs(found["torch_builds"])
+    programs = _programs(toolkits(found["torch_builds"]))
     return PythonEnvironment(
         prefix=found["prefix"],
         executable=found["executable"],
         python=found["python"],
         folders=tuple(found["folders"]),
         distributions=dict(sorted({**found["distributions"], **conda}.items())),
-        torch_builds=found["torch_builds"],
+        torch_builds=toolkits(found["torch_builds"]),
         programs=programs,
         digest=_digest(found, programs),
         stamps=found["stamps"],

@@ -17,7 +17,9 @@ DECLARED_LANGUAGES = frozenset({Language.CUTE_DSL, Language.TILELANG})
 """Languages that no bundled image can compile; a toolchain whose own image can lists them in ``languages``."""
 
 
-VERSION_KEYS = ("torch", "triton", "cuda")
+TOOLKITS = ("cuda", "rocm")
+"""Keys of a toolchain that are the version of a platform's toolkit, each named like its platform."""
+VERSION_KEYS = ("torch", "triton", *TOOLKITS)
 """Keys of a toolchain that are versions: given for an image, and read from an environment."""
 
 REQUIRE = "require"
@@ -55,9 +57,11 @@ class Toolchain:
     """Version; ``None`` for an environment that was not looked at, or has none."""
     cuda: str | None = None
     """CUDA toolkit version, ``12.8``; ``None`` where the image has none."""
+    rocm: str | None = None
+    """ROCm release, ``7.2``; ``None`` where the image has none."""
     platform: str = ""
-    """Registry key of a platform. Left out: ``cuda`` where that version is given, else ``cpu``; that of an environment
-    is empty until it was looked at."""
+    """Registry key of a platform. Left out: ``cuda`` or ``rocm`` where that version is given, else ``cpu``; that of an
+    environment is empty until it was looked at."""
     languages: tuple[Language, ...] = ()
     """Members of :data:`DECLARED_LANGUAGES` that its image can compile."""
     environment: str = ""
@@ -66,19 +70,22 @@ class Toolchain:
     def __post_init__(self) -> None:
         """Fill in the platform."""
         if not self.platform and not self.environment:
-            object.__setattr__(self, "platform", "cpu" if self.cuda is None else "cuda")
+            object.__setattr__(self, "platform", next((name for name in TOOLKITS if name in self.versions), "cpu"))
 
     def with_versions(self, versions: Mapping[str, str | None]) -> Toolchain:
         """Return this toolchain with the versions of an environment by package, a toolkit's cut to two parts."""
-        cuda = versions.get("cuda")
-        short = None if cuda is None else ".".join(cuda.split(".")[:2])
-        return replace(self, torch=versions.get("torch"), triton=versions.get("triton"), cuda=short)
+        cuda, rocm = (_first_two_parts(versions.get(name)) for name in TOOLKITS)
+        return replace(self, torch=versions.get("torch"), triton=versions.get("triton"), cuda=cuda, rocm=rocm)
 
     @property
     def versions(self) -> Mapping[str, str]:
         """Version by package; without those that are not in the image."""
-        named = {"torch": self.torch, "triton": self.triton, "cuda": self.cuda}
+        named = {"torch": self.torch, "triton": self.triton, "cuda": self.cuda, "rocm": self.rocm}
         return {name: version for name, version in named.items() if version is not None}
+
+
+def _first_two_parts(version: str | None) -> str | None:
+    return None if version is None else ".".join(version.split(".")[:2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from kernel_matrix.bundled import BUNDLED_PROBLEMS
 from kernel_matrix.config_files.config_text import resolve
 from kernel_matrix.config_files.faults import ConfigFault, quote, unknown_word
 from kernel_matrix.errors import suggestion
-from kernel_matrix.matrix import VERSION_KEYS, Protocol
+from kernel_matrix.matrix import TOOLKITS, VERSION_KEYS, Protocol
 from kernel_matrix.matrix.globs import is_plain, one_or_many
 from kernel_matrix.matrix.tiers import PUBLISH_SESSIONS, read_protocol, with_protocol
 from kernel_matrix.model.enums import Tier
@@ -95,6 +95,8 @@ def _versions(document: Table, malformed: Collection[KeyPath]) -> Iterator[Confi
             decided = [key for key in VERSION_KEYS if key in table]
             yield from (ConfigFault((*path, key), "the environment decides it; take it out") for key in decided)
         elif path not in malformed:
+            for other in [key for key in TOOLKITS if key in table][1:]:
+                yield ConfigFault((*path, other), "an image has one toolkit, and another is given; take one out")
             titles = {key: title for key, title in _OF_EVERY_IMAGE.items() if key not in table}
             yield from (ConfigFault((*path, key), f"missing; version of {titles[key]} in the image") for key in titles)
 

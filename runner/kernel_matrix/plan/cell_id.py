@@ -29,10 +29,12 @@ def place_digest(gpu: GpuAxis, toolchain: Toolchain, dtype: Dtype) -> bytes:
     """Return the digest of the axis name of the GPU, the versions of the toolchain, and the dtype.
 
     An environment counts by its name alone. What it holds is in the record, and makes a result stale as an image does.
+    A toolkit that came later than others counts only where there is one, so that older ids stay.
     """
     versions: tuple[str | None, ...] = (toolchain.name, "environment")
     if not toolchain.environment:
         versions = (toolchain.name, toolchain.cuda, toolchain.torch, toolchain.triton)
+        versions += () if toolchain.rocm is None else (toolchain.rocm,)
     return digest((SCHEMA_VERSION, gpu.name, versions, dtype))
 
 

@@ -30,7 +30,7 @@ from kernel_matrix.plan.host_inventory import HostInventory, devices_matching
 from kernel_matrix.plan.rule_masks import RuleMasks
 from kernel_matrix.plan.selection import SelectedProblem, Selection
 from kernel_matrix.plan.skip_rules import ABSENT, SkipRules, Target, compiles, pairs
-from kernel_matrix.platforms.registry import platforms
+from kernel_matrix.platforms.registry import get_platform, platforms
 from kernel_matrix.sources import Candidate, Workload
 
 
@@ -306,11 +306,12 @@ def _unpaired(matrix: Matrix, host: HostInventory) -> Iterator[str]:
         if gpu.platform not in platforms():
             yield f"gpu {gpu.name} has no cell: platform {gpu.platform} cannot be used, see kernel-matrix doctor"
         elif not any(pairs(gpu, toolchain) for toolchain in toolchains):
-            yield f"gpu {gpu.name} has no cell: no toolchain fits it"
+            yield f"gpu {gpu.name} has no cell: no toolchain fits it, none is for {get_platform(gpu.platform).TITLE}s"
     for toolchain in toolchains:
         if not any(pairs(gpu, toolchain) for gpu in matrix.gpus):
-            built_for = f", its PyTorch is built for {toolchain.platform}" if toolchain.environment else ""
-            yield f"toolchain {toolchain.name} has no cell: no gpu fits it{built_for}"
+            kind = platforms()[toolchain.platform].TITLE if toolchain.platform in platforms() else toolchain.platform
+            its = "its PyTorch is built" if toolchain.environment else "it is"
+            yield f"toolchain {toolchain.name} has no cell: no gpu fits it, {its} for {kind}s"
 
 
 def _mixed_axes(matrix: Matrix, host: HostInventory) -> Iterator[str]:

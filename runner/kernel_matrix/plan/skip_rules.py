@@ -177,7 +177,9 @@ class SkipRules:
         here = [_describe(gpu) for gpu in self.host.gpus if gpu.platform == target.gpu.platform]
         kind = target.platform.TITLE
         if not here:
-            return f"this host has no {kind}{f': {self.host.gpu_reason}' if self.host.gpu_reason else ''}"
+            others = [_describe(gpu) for gpu in self.host.gpus if get_platform(gpu.platform).IS_ACCELERATOR]
+            but = f", but {', '.join(others)}" if others else ""
+            return f"this host has no {kind}{but}{f': {self.host.gpu_reason}' if self.host.gpu_reason else ''}"
         return f"no {kind} here is {target.gpu.name} ({_conditions(target.gpu)}); here: {', '.join(here)}"
 
     def _devices(self, target: Target, ranks: int) -> str | None:

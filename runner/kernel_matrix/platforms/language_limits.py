@@ -20,7 +20,9 @@ class LimitRow:
     dtype: str | None = None
     """Dtype that is concerned; ``None`` for every dtype."""
     minimum_compute_capability: str | None = None
-    """Oldest device on which they work; ``None`` if they work on no device of the platform."""
+    """Oldest device on which they work; ``None`` if they work on no device that is concerned."""
+    architectures: tuple[str, ...] = ()
+    """Devices that are concerned, by the names of their instruction sets; empty for all of the platform."""
     why: str
     source: str
     confidence: str
@@ -67,6 +69,8 @@ def _first_skip_reason(rows: Iterable[LimitRow], compute_capability: str | None)
 
 
 def _limit(row: LimitRow, compute_capability: str | None) -> str | None:
+    if row.architectures and compute_capability not in row.architectures:
+        return None
     if row.minimum_compute_capability is None:
         return row.why
     if compute_capability is None or not is_older(compute_capability, row.minimum_compute_capability):

@@ -74,7 +74,7 @@ def test_an_amd_driver_that_does_not_open_is_a_fault(clinic: Clinic, amd_driver:
     assert (report.verdict("AMD driver"), report.code) == ("fail", 4)
 
 
-def test_that_cells_do_not_run_on_amd_gpus_is_told(clinic: Clinic, amd_driver: SimulatedAmdDriver) -> None:
+def test_that_amd_gpus_were_not_tried_is_told(clinic: Clinic, amd_driver: SimulatedAmdDriver) -> None:
     amd_driver.set(MI300X)
     report = Clinic(clinic.root, amd_driver.environment).examine("--sandbox", "process")
     assert report["AMD driver"]["found"] == "6.12.12"

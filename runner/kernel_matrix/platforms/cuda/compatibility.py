@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from kernel_matrix.platforms.language_limits import LanguageLimits, read_language_limits, read_rows
-from kernel_matrix.platforms.versions import Version, is_older, parse_version
+from kernel_matrix.platforms.versions import Version, is_between, is_older, is_same_minor, parse_version
 from kernel_matrix.toml_text import parse_toml
 
 
@@ -116,10 +116,11 @@ class Compatibility:
         return next((row for row in self.drivers if version and row.cuda_major == version[0]), None)
 
     def _toolkit_row(self, cuda: str) -> ToolkitRow | None:
-        return next((row for row in self.toolkits if _same_minor(row.cuda, cuda)), None)
+        return next((row for row in self.toolkits if is_same_minor(row.cuda, cuda)), None)
 
     def _wheel_row(self, cuda: str, torch: str) -> WheelRow | None:
-        return next((row for row in self.wheels if _same_minor(row.cuda, cuda) and _is_within(torch, row)), None)
+        rows = (row for row in self.wheels if is_same_minor(row.cuda, cuda))
+        return next((row for row in rows if is_between(torch, row.torch_from, row.torch_before)), None)
 
 
 @cache
@@ -141,16 +142,6 @@ def read_compatibility(path: Path) -> Compatibility:
         wheels=read_rows(WheelRow, document["wheels"]),
         limits=read_language_limits(path),
     )
-
-
-def _same_minor(one: str, other: str) -> bool:
-    mine, theirs = parse_version(one), parse_version(other)
-    return mine is not None and theirs is not None and mine[:2] == theirs[:2]
-
-
-def _is_within(torch: str, row: WheelRow) -> bool:
-    version, end = parse_version(torch), parse_version(row.torch_before)
-    return version is not None and version >= (parse_version(row.torch_from) or ()) and (not end or version < end)
 
 
 def _runs_cubin(device: Version, cubin: str) -> bool:

@@ -14,12 +14,9 @@ from kernel_matrix.platforms.defaults import (
     SANITIZER,
     SHARING_SERVER,
     compile_settings,
-    driver_note,
-    driver_skip_reason,
     examine_toolkit,
     local_compiler,
     sanitizer_report,
-    toolchain_gaps,
 )
 from kernel_matrix.platforms.rocm.clocks import clock_choices
 from kernel_matrix.platforms.rocm.details import details
@@ -38,11 +35,14 @@ from kernel_matrix.platforms.rocm.toolchains import (
     compile_limits,
     compile_target,
     compiles,
+    driver_note,
+    driver_skip_reason,
     dtype_skip_reason,
     interprets,
     language_skip_reason,
     launch_failure_reason,
     occupancy,
+    toolchain_gaps,
 )
 
 VENDOR = "amd"

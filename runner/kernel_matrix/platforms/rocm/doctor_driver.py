@@ -20,7 +20,7 @@ def examine_driver(inventory: PlatformInventory) -> Iterator[CheckResult]:
     if inventory.gpus:
         yield ok(_SUBJECT, inventory.gpus[0].driver or "of unknown version")
         yield warn(
-            "AMD GPUs", "cells do not run on them yet", "candidates can be compiled for them: run --compile-only"
+            "AMD GPUs", "what runs on them was written without one at hand", "compare times with those that you know"
         )
     elif is_installed() or _DRIVER.exists():
         yield fail(_SUBJECT, inventory.reason, "until then, AMD GPUs cannot be used here")

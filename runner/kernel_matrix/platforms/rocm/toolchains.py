@@ -1,29 +1,52 @@
-"""Languages and dtypes that run on an AMD GPU, and compile targets of candidates."""
+"""Toolchains, languages and dtypes that run on an AMD GPU, and compile targets of candidates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 
 from kernel_matrix.inside.wire import KernelCode
 from kernel_matrix.model.enums import Dtype, Language
-from kernel_matrix.platforms.language_limits import LanguageLimits, read_language_limits
+from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.rocm.block_limits import limits_of
+from kernel_matrix.platforms.rocm.compatibility import compatibility
 
 
 def language_skip_reason(language: Language, compute_capability: str | None) -> str | None:
     """Look up the language in the table."""
-    return _limits().language_skip_reason(language=language, compute_capability=compute_capability)
+    return compatibility().limits.language_skip_reason(language=language, compute_capability=compute_capability)
 
 
 def dtype_skip_reason(dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
     """Look up language and dtype in the table."""
-    return _limits().dtype_skip_reason(dtype=dtype, language=language, compute_capability=compute_capability)
+    return compatibility().limits.dtype_skip_reason(
+        dtype=dtype, language=language, compute_capability=compute_capability
+    )
 
 
-def code_skip_reason(versions: Mapping[str, str], compute_capability: str | None, driver: str | None) -> None:
-    """Return that nothing is known against it."""
+def code_skip_reason(versions: Mapping[str, str], compute_capability: str | None, driver: str | None) -> str | None:  # noqa: ARG001  # part of the protocol
+    """Compare the architectures in PyTorch's build with the device."""
+    rocm = versions.get("rocm")
+    if rocm is None:
+        return "the toolchain has no ROCm, and AMD GPUs are used through it: for them it can only compile"
+    return compatibility().code_skip_reason(rocm=rocm, torch=versions["torch"], architecture=compute_capability)
+
+
+def driver_skip_reason(versions: Mapping[str, str], gpu: Gpu) -> str | None:
+    """Compare the driver with the oldest one for the ROCm release."""
+    rocm = versions.get("rocm")
+    return None if rocm is None else compatibility().driver_skip_reason(rocm=rocm, driver=gpu.driver)
+
+
+def driver_note(versions: Mapping[str, str], driver: str | None) -> str | None:
+    """Return a note if AMD does not list the ROCm release for a driver as new as this one."""
+    rocm = versions.get("rocm")
+    return None if rocm is None else compatibility().driver_note(rocm=rocm, driver=driver)
+
+
+def toolchain_gaps(versions: Mapping[str, str]) -> tuple[str, ...]:
+    """Return one sentence for each version that the table does not have."""
+    rocm = versions.get("rocm")
+    return () if rocm is None else compatibility().gaps(rocm=rocm, torch=versions["torch"])
 
 
 def compiles(language: Language, versions: Mapping[str, str]) -> bool:
@@ -61,8 +84,3 @@ def occupancy(kernel: KernelCode) -> float | None:
 def interprets(language: Language) -> bool:  # noqa: ARG001  # part of the protocol
     """Return False: every language has a compiler."""
     return False
-
-
-@cache
-def _limits() -> LanguageLimits:
-    return read_language_limits(Path(__file__).with_name("compatibility.toml"))
