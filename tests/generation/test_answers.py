@@ -49,6 +49,7 @@ def test_find_code_keeps_fences_inside_a_longer_fence():
 
 def test_find_code_takes_native_code_for_native_languages_only():
     assert found(fenced(KERNEL, "cuda"), Language.CUDA) == (KERNEL, ".cu")
+    assert found(fenced(KERNEL, "cpp"), Language.HIP) == (KERNEL, ".hip")
     assert found(fenced(KERNEL, "cuda") + fenced(MODEL), Language.HIP) == (MODEL, ".py")
     with pytest.raises(NoCodeError, match="no block of code in the answer defines ModelNew"):
         found(fenced(KERNEL, "cuda"))

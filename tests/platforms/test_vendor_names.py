@@ -15,7 +15,8 @@ VENDOR = re.compile(r"cuda|nvml|nvidia|cupti|\bsm_\d|rocm|amd_?smi|amdgcn|\bamd\
 
 EXCEPTIONS = {
     "reads or adapts sources that are written in CUDA, or results of programs that measure them": (
-        *("scan/capture.py", "scan/frames.py", "scan/kernel_names.py", "scan/memo.py", "scan/precision.py"),
+        *("scan/capture.py", "scan/frames.py", "scan/kernel_names.py", "scan/library_calls.py", "scan/memo.py"),
+        *("scan/precision.py",),
         *("scan/streams.py", "scan/threads.py", "scan/replaced_timers.py"),
         *("sources/flashinfer/adapter.py", "sources/flashinfer/solutions.py", "sources/flashinfer/trace_results.py"),
         *("sources/kernelbench/eval_results.py", "sources/kernelbenchx/adapter.py", "sources/kernelbenchx/cases.py"),
@@ -38,6 +39,7 @@ EXCEPTIONS = {
         *("inside/gpu_activity.py", "inside/gpu_arenas.py", "inside/gpu_calls.py", "inside/torch_gpu.py"),
     ),
     "the version of a toolchain that matrix files give under this name": ("matrix/__init__.py", "plan/cell_id.py"),
+    "the suffix of HIP files": ("cli/try_kernel.py", "service/http_app.py"),
     "the variable in which Ray names a job's GPUs": ("executors/engines/ray_jobs.py",),
     "the registry": ("platforms/registry.py",),
 }

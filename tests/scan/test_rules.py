@@ -425,6 +425,29 @@ def test_what_is_found_in_cuda(scan: Scanner, rule: str, top: str, inside: str) 
     assert (top or inside).split(";")[0] in found.findings[0].evidence + ";"
 
 
+@pytest.mark.parametrize(
+    ("rule", "inside"),
+    [
+        ("library_calls", "hipblasSgemm(handle);"),
+        ("library_calls", "rocblas_sgemm(handle);"),
+        ("library_calls", "miopenSoftmaxForward(handle);"),
+        ("library_calls", "hipcub::DeviceReduce::Sum(x);"),
+        ("streams", "hipStream_t s; hipStreamCreate(&s);"),
+        ("streams", "hipExtStreamCreateWithCUMask(&s, 1, mask);"),
+        ("threads", "hipLaunchHostFunc(stream, f, x);"),
+        ("precision", "auto h = static_cast<__hip_bfloat16>(x);"),
+        ("precision", "auto h = __hip_cvt_float_to_fp8(x, a, b);"),
+        ("timing", "hipEventElapsedTime(&t, a, b);"),
+        ("capture", "hipGraphLaunch(graph, stream);"),
+        ("frames", "hipIpcOpenMemHandle(&p, handle, 0);"),
+        ("frames", "hipMemExportToShareableHandle(&p, handle, kind, 0);"),
+    ],
+)
+def test_what_is_found_in_hip(scan: Scanner, rule: str, inside: str) -> None:
+    found = scan(CUDA % ("", inside, "run"), language=Language.HIP)
+    assert rules(found) == [rule]
+
+
 def test_an_extension_that_is_never_called_is_a_decoy(scan: Scanner) -> None:
     source = (CUDA % ("", "", "run")).replace("return extension.run(x)", "return x + 1")
     assert rules(scan(source, language=Language.CUDA)) == ["decoy"]
@@ -437,6 +460,7 @@ def test_an_extension_that_is_never_called_is_a_decoy(scan: Scanner) -> None:
         ("__global__ static void k2(int n)", "k2"),
         ("static __global__ void k3()", "k3"),
         ("__global__ void __launch_bounds__(BLOCK * (2)) k4(int n)", "k4"),
+        ("__global__ __attribute__((amdgpu_flat_work_group_size(1, 256))) void k6(int n)", "k6"),
         ("template <int N> __global__ __launch_bounds__(128) void k5(float* x)", "k5"),
         ("__global__ void __cluster_dims__(2, 1, 1) k6(float* x)", "k6"),
         ("__global__ void\n  k7\n  (float* x)", "k7"),

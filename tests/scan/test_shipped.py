@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel_matrix.model.enums import Dtype, Language
-from kernel_matrix.scan import scan_text
+from kernel_matrix.scan import scan_files
 from kernel_matrix.sources import Candidate, load_source
 
 PROBLEMS = Path(__file__).parents[2] / "problems"
@@ -24,11 +24,12 @@ KNOWN = {
 
 @pytest.mark.parametrize("candidate", SHIPPED, ids=lambda candidate: candidate.id)
 def test_a_shipped_candidate_has_the_findings_it_should(candidate: Candidate) -> None:
-    scan = scan_text(candidate.path.read_text(), candidate.language, Dtype.FP32, entry=candidate.entry)
+    files = {candidate.path.name: candidate.path.read_bytes()}
+    scan = scan_files(files, candidate.language, Dtype.FP32, entry=candidate.entry)
     assert {finding.rule for finding in scan.findings} == KNOWN.get(candidate.id, set())
 
 
 @pytest.mark.parametrize("candidate", SHIPPED, ids=lambda candidate: candidate.id)
 def test_kernels_are_known_by_name_where_there_are_any(candidate: Candidate) -> None:
-    scan = scan_text(candidate.path.read_text(), candidate.language, Dtype.FP32)
+    scan = scan_files({candidate.path.name: candidate.path.read_bytes()}, candidate.language, Dtype.FP32)
     assert bool(scan.own_kernels) is (candidate.language is not Language.TORCH)

@@ -199,7 +199,7 @@ def test_what_can_be_judged_is_told(ask):
         (wanted(""), "body.source: String should have at least 1 character"),
         (wanted(colour="red"), "body.colour: Extra inputs are not permitted"),
         (wanted(priority=1000), "body.priority: Input should be less than or equal to 100"),
-        (wanted(suffix=".sh"), "body.suffix: Input should be '.py', '.cu' or '.cpp'"),
+        (wanted(suffix=".sh"), "body.suffix: Input should be '.py', '.cu', '.cpp' or '.hip'"),
         (wanted(problem="unknown"), "there is no problem 'unknown'"),
         (wanted(origin={"colour": "red"}), "body.origin.colour: Extra inputs are not permitted"),
         (wanted(origin={"model": "m" * 301}), "body.origin.model: String should have at most 300 characters"),

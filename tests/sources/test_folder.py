@@ -312,6 +312,20 @@ def test_hip_is_told_from_cuda(root, text, language):
     assert native(root).language is language
 
 
+def test_a_hip_file_is_compiled_for_a_gpu(root):
+    write(root / "half/candidates/native.hip", CUDA)
+    found = native(root)
+    facts = facts_of(found)
+    assert (found.language, facts["with_cuda"], facts["sources"]) == (Language.HIP, True, ["native_binding.hip"])
+
+
+def test_a_hip_file_is_not_of_another_vendor(root):
+    write(root / "half/candidates/native.hip", CUDA)
+    write(root / "half/candidates/native.toml", 'language = "cuda"\n')
+    (reason,) = reasons(load(root))
+    assert "native.hip cannot be cuda; allowed: hip" in reason
+
+
 def test_a_cuda_file_that_binds_itself_is_compiled_as_it_is(root):
     write(root / "half/candidates/native.cu", CUDA + "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}\n")
     facts = facts_of(native(root))
@@ -353,7 +367,7 @@ def test_of_two_files_with_one_name_neither_is_taken(root):
 def test_a_side_file_without_a_candidate_is_named(root):
     write(root / "half/candidates/lost.toml", 'expect = "passed"\n')
     (reason,) = reasons(load(root))
-    assert reason.endswith("lost.toml: describes lost.py, but neither lost.py nor lost.cu is beside it")
+    assert reason.endswith("lost.toml: describes lost.py, but neither lost.py, lost.cu nor lost.hip is beside it")
 
 
 def test_cuda_files_can_be_kept_apart(root, tmp_path):

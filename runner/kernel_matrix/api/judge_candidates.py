@@ -50,7 +50,7 @@ class SentCandidate:
     problem: str
     source: str
     suffix: str = ".py"
-    """``.py`` for a module with ``ModelNew``, ``.cu`` or ``.cpp`` for native code."""
+    """``.py`` for a module with ``ModelNew``, ``.cu`` or ``.hip`` for native code."""
     language: str = ""
     """Language that it must have a kernel in; empty: whatever its source shows."""
     dtype: str = ""

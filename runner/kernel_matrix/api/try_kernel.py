@@ -98,7 +98,7 @@ def try_kernel(
     """Judge one file on a device of this host, with the PyTorch of this Python, in the sandbox ``process``.
 
     Args:
-        file: A candidate, ``.py`` with a class ``ModelNew`` or ``.cu``; metadata in a ``.toml`` beside it is read.
+        file: A candidate, ``.py`` with a class ``ModelNew``, ``.cu`` or ``.hip``; a ``.toml`` beside it describes it.
         problem: Id of the problem: one of ``./matrix.toml``, of ``./problems``, or one that comes with the package. For
             a file in the folder ``candidates`` of a problem it is that one by default.
         reference: In place of ``problem``: a module with ``Model`` and ``get_inputs``.

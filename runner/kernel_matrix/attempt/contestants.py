@@ -19,7 +19,7 @@ CANDIDATE = "candidate"  # contestant name of the candidate; the others are name
 # Users inside, if a sandbox can set them. None is the judge's, or that of another role.
 CANDIDATE_UID, BASELINE_UID, RIVAL_UID = 65534, 65532, 65531
 
-NEEDS_BUILD = frozenset({Language.CUDA})  # languages that cannot run before they are compiled
+NEEDS_BUILD = frozenset({Language.CUDA, Language.HIP})  # languages that cannot run before they are compiled
 
 PROBLEM_FILE = "problem.py"
 CANDIDATE_FILE = "candidate.py"
@@ -35,6 +35,7 @@ _COMPILE_MODES: Mapping[Implementation, str] = {
 _PRELOADS: Mapping[Language, tuple[str, ...]] = {
     Language.TRITON: ("triton",),
     Language.CUDA: ("torch.utils.cpp_extension",),
+    Language.HIP: ("torch.utils.cpp_extension",),
     Language.CUTE_DSL: ("cutlass.cute",),
     Language.TILELANG: ("tilelang",),
 }

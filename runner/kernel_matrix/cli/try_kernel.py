@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kernel_matrix.api.run_cells import Listener, Record, RunProgress
     from kernel_matrix.api.try_kernel import TriedKernel
 
-_File = Annotated[Path, typer.Argument(metavar="FILE", help="A .py file with a class ModelNew, or a .cu file.")]
+_File = Annotated[Path, typer.Argument(metavar="FILE", help="A .py file with a class ModelNew, or a .cu or .hip file.")]
 _Problem = Annotated[
     str,
     typer.Option(

@@ -28,7 +28,7 @@ class GeneratedCandidate:
     """Name of the file without its suffix."""
     source: str
     suffix: str = ".py"
-    """``.py`` for a module with ``ModelNew``, ``.cu`` for native code."""
+    """``.py`` for a module with ``ModelNew``, ``.cu`` or ``.hip`` for native code."""
 
 
 class CandidateEvaluator(Protocol):

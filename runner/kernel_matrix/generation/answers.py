@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kernel_matrix.model.enums import Language
-from kernel_matrix.sources.native.candidate import FUNCTION, LANGUAGES, SUFFIX
+from kernel_matrix.sources.native.candidate import FUNCTION, LANGUAGES
 from kernel_matrix.untrusted_json import parse_lenient
 
 MAX_SOURCE_CHARACTERS: Final = 1 << 20
@@ -113,8 +113,9 @@ def find_code(answer: ChatAnswer, language: Language) -> tuple[str, str]:
     every = list(_blocks(text)) or [(text, False)]
     blocks = [body for body, is_closed in every if is_closed or answer.finish_reason != CUT_OFF]
     found = [(body, ".py") for body in blocks if _MODEL_NEW.search(body)]
-    if not found and language in LANGUAGES:
-        found = [(body, SUFFIX) for body in blocks if "__global__" in body and _NATIVE.search(body)]
+    suffix = next((suffix for suffix, (usual, *_) in LANGUAGES.items() if usual is language), "")
+    if not found and suffix:
+        found = [(body, suffix) for body in blocks if "__global__" in body and _NATIVE.search(body)]
     if not found:
         cut = answer.finish_reason == CUT_OFF
         raise NoCodeError("the answer was cut off" if cut else "no block of code in the answer defines ModelNew")

@@ -185,7 +185,7 @@ class Language(str, Enum):
     TILELANG = "tilelang"
     """TileLang (package and module ``tilelang``), compiled at the first call."""
     HIP = "hip"
-    """HIP C++, compiled by ``hipcc``."""
+    """HIP C++ through ``torch.utils.cpp_extension``, compiled by ``hipcc`` off the lease."""
 
 
 class Role(str, Enum):

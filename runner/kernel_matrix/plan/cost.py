@@ -32,8 +32,8 @@ _BUILD_S = {
     Language.HIP: 10.0,
 }
 """Seconds per cell: the part of a build that does not overlap with other cells, or the first compilation of kernels."""
-_COMPILE_S = {Language.CUDA: 60.0, Language.TRITON: 6.0}
-"""Seconds of a build without a run: nvcc, or Triton for every form of a kernel; includes the import of torch."""
+_COMPILE_S = {Language.CUDA: 60.0, Language.HIP: 60.0, Language.TRITON: 6.0}
+"""Seconds of a build without a run: nvcc, hipcc, or Triton for every form of a kernel; includes the import of torch."""
 
 
 def expected_compile_seconds(language: Language) -> float:

@@ -439,7 +439,7 @@ def _host_tree(spec: RoleSpec, stage: Path) -> RoleTree:
 
 
 def _host_binds(spec: RoleSpec, stage: Path) -> Iterator[confine.BindMount]:
-    shown = _outermost([*map(Path, _SYSTEM), *_python_folders(spec)])
+    shown = _outermost([*map(Path, _SYSTEM), *_toolkit_folders(), *_python_folders(spec)])
     for path in shown:
         yield confine.BindMount(str(path), str(path))
     for path in _installed_copies(shown):
@@ -462,11 +462,18 @@ def own_binds(spec: RoleSpec) -> Iterator[confine.BindMount]:
 
 def _reachable(spec: RoleSpec, stage: Path) -> Iterator[confine.BindMount]:
     """Yield what a role without a private tree may reach: the same, at the paths of the host, and ``/proc``."""
-    shown = [*map(Path, _SYSTEM), *_python_folders(spec), Path("/proc"), stage / "package"]
+    shown = [*map(Path, _SYSTEM), *_toolkit_folders(), *_python_folders(spec), Path("/proc"), stage / "package"]
     for path in (*map(str, _outermost(shown)), *(source for source, _ in package_mounts(spec))):
         yield confine.BindMount(path, path)
     yield confine.BindMount(str(stage / "scratch"), SCRATCH, confine.WRITABLE)
     yield from own_binds(spec)
+
+
+def _toolkit_folders() -> list[Path]:
+    """Return the folders of the platforms' toolkits on this host, and what they are links to."""
+    named = {Path(folder).parent for platform in platforms().values() for folder in platform.PROGRAM_FOLDERS}
+    folders = sorted(named - {Path("/")})
+    return [*folders, *(folder.resolve() for folder in folders)]
 
 
 def _python_folders(spec: RoleSpec) -> list[Path]:

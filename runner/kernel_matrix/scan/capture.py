@@ -13,7 +13,9 @@ from kernel_matrix.scan.source import ScannedSource
 RULE = "capture"
 
 _PYTHON = re.compile(r"^torch\.cuda\.(?:CUDAGraph|graph|make_graphed_callables|graphs\.\w+)$")
-_NATIVE = re.compile(r"\bcudaStreamBeginCapture\w*\s*\(|\bcudaGraph(?:Launch|Instantiate)\w*\s*\(|\bcuGraphLaunch\s*\(")
+_NATIVE = re.compile(
+    r"\b(?:cuda|hip)StreamBeginCapture\w*\s*\(|\b(?:cuda|hip)Graph(?:Launch|Instantiate)\w*\s*\(|\bcuGraphLaunch\s*\("
+)
 _MODES = ("reduce-overhead", "max-autotune")
 """Modes of ``torch.compile`` that record graphs."""
 

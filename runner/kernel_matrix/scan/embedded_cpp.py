@@ -21,7 +21,7 @@ _NOT_CODE = re.compile(
 _KERNEL_PREFIX = r"(?:\s|\bvoid\b|\bstatic\b|\binline\b|\b__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
 _KERNEL = re.compile(
     rf"__global__{_KERNEL_PREFIX}|\b__cluster_dims__\s*\([^()]*\)|\b__maxnreg__\s*\([^()]*\)|\b__block_size__\s*\([^()]*\)"
-    r"|\b__attribute__\s*\(\([^()]*\)\)|\bconst\b)*\b(?P<name>[A-Za-z_]\w*)\s*(?:<[^<>;{]*>\s*)?\("
+    r"|\b__attribute__\s*\(\([^()]*(?:\([^()]*\)[^()]*)*\)\)|\bconst\b)*\b(?P<name>[A-Za-z_]\w*)\s*(?:<[^<>;{]*>\s*)?\("
 )
 """Definition or declaration of a kernel, with the attributes allowed between ``__global__`` and its name."""
 

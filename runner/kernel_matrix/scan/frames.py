@@ -18,7 +18,8 @@ _PYTHON = re.compile(
     r"|os\.(?:getppid|memfd_create|pidfd_getfd)|mmap\.mmap|socket\.\w+)$"
 )
 _NATIVE = re.compile(
-    r"\bcuMem(?:GetAddressRange|ExportToShareableHandle|ImportFromShareableHandle)\w*\s*\(|\bcudaIpc\w+\s*\("
+    r"\b(?:cu|hip)Mem(?:GetAddressRange|ExportToShareableHandle|ImportFromShareableHandle)\w*\s*\("
+    r"|\b(?:cuda|hip)Ipc\w+\s*\("
     r"|\bprocess_vm_\w+\s*\(|\b_PyFrame\w*|\bPyEval_GetFrame\w*\s*\("
 )
 _ATTRIBUTES = frozenset(

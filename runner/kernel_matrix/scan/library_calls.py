@@ -40,11 +40,12 @@ _CONTAINER_CLASSES = frozenset({
 # fmt: on
 
 _NATIVE = re.compile(
-    r"\b(?:cublas(?:Lt)?[A-Z]\w*|cudnn[A-Z]\w*|cufft[A-Z]\w*|cusparse[A-Z]\w*|cusolver\w*)\s*\("
+    r"\b(?:(?:cu|hip)(?:blas(?:Lt)?[A-Z]|fft[A-Z]|sparse[A-Z]|solver)\w*|cudnn[A-Z]\w*|miopen[A-Z]\w*"
+    r"|roc(?:blas|fft|sparse|solver)_\w+)\s*\(|\brocprim::\w+"
     r"|\b(?:at|torch)::(?:native::)?(?:_?(?:matmul|mm|bmm|addmm|baddbmm|linear|einsum|conv\w*|\w*softmax\w*|\w+_norm"
     r"|relu|gelu|silu|sigmoid|tanh|sum|mean|cumsum|sort|topk|max_pool\w*|avg_pool\w*|scaled_dot\w*))\w*\s*\("
     r"|\btorch::nn::functional::\w+|\bthrust::(?!device_ptr|raw_pointer|host_vector|device_vector)\w+\s*\("
-    r"|\bcub::Device\w+"
+    r"|\b(?:hip)?cub::Device\w+"
 )
 
 

@@ -30,10 +30,10 @@ _METHODS = frozenset({"half", "bfloat16", "float", "double"})
 _NATIVE_NARROWING = {
     16: re.compile(
         r"\b__(?:float|double)2?2?(?:half|bfloat16)\w*|\b(?:static_cast|reinterpret_cast)\s*<\s*"
-        r"(?:__half|half|__nv_bfloat16|nv_bfloat16|at::Half|at::BFloat16|c10::Half|c10::BFloat16)2?\s*>"
+        r"(?:__half|half|(?:__)?(?:nv|hip)_bfloat16|at::Half|at::BFloat16|c10::Half|c10::BFloat16)2?\s*>"
         r"|\b__float22(?:half2|bfloat162)_rn\b|\bto\s*\(\s*(?:at|torch)::k(?:Half|BFloat16)\s*\)"
     ),
-    8: re.compile(r"\b__nv_cvt_\w+_to_fp8\w*|\b__nv_fp8\w*|\bto\s*\(\s*(?:at|torch)::kFloat8\w*\s*\)"),
+    8: re.compile(r"\b__(?:nv|hip)_cvt_\w+_to_fp8\w*|\b__(?:nv|hip)_fp8\w*|\bto\s*\(\s*(?:at|torch)::kFloat8\w*\s*\)"),
     19: re.compile(r"\bprecision::tf32\b|\b__float_to_tf32\b"),
     32: re.compile(r"\b__double2float\w*|\bto\s*\(\s*(?:at|torch)::kFloat\s*\)"),
 }

@@ -25,7 +25,7 @@ _SETTABLE = re.compile(
 _FUNCTION_INTERNALS = frozenset({"__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__"})
 
 _NATIVE = re.compile(
-    r"\bcudaEventDisableTiming\b|\bcudaEventElapsedTime\b|\bdlsym\s*\(|\bmprotect\s*\(|\bLD_PRELOAD\b|\bptrace\s*\("
+    r"\b(?:cuda|hip)Event(?:DisableTiming|ElapsedTime)\b|\bdlsym\s*\(|\bmprotect\s*\(|\bLD_PRELOAD\b|\bptrace\s*\("
     r"|\bclock_gettime\b"
 )
 

@@ -13,7 +13,7 @@ RULE = "streams"
 
 _PYTHON = re.compile(r"^torch\.(?:cuda\.)?(?:Stream|ExternalStream|stream|set_stream|StreamContext)$")
 _NATIVE = re.compile(
-    r"\bcudaStreamCreate\w*\s*\(|\bcuStreamCreate\w*\s*\(|\bgetStreamFromPool\s*\(|\bcudaStreamPerThread\b"
+    r"\b(?:cuda|cu|hip|hipExt)StreamCreate\w*\s*\(|\bgetStreamFromPool\s*\(|\b(?:cuda|hip)StreamPerThread\b"
 )
 
 

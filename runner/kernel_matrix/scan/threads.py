@@ -24,7 +24,7 @@ _PYTHON = re.compile(
 )
 _NATIVE = re.compile(
     r"\bstd::(?:thread|jthread|async)\b|\bpthread_create\s*\(|\b(?:fork|vfork|posix_spawn|execve|system|popen)\s*\("
-    r"|\bcudaLaunchHostFunc\s*\("
+    r"|\b(?:cuda|hip)LaunchHostFunc\s*\("
 )
 _MESSAGE = "{} starts work outside of the call"
 

@@ -89,7 +89,9 @@ class EvaluationRequest(BaseModel):
         str, Field(max_length=MOST_SOURCE, description="In place of a problem: a module with Model and get_inputs.")
     ] = ""
     source: Annotated[str, Field(min_length=1, max_length=MOST_SOURCE, description="The candidate's source.")]
-    suffix: Annotated[Literal[".py", ".cu", ".cpp"], Field(description=".py for a module with ModelNew.")] = ".py"
+    suffix: Annotated[Literal[".py", ".cu", ".cpp", ".hip"], Field(description=".py for a module with ModelNew.")] = (
+        ".py"
+    )
     language: Annotated[
         str, Field(pattern=_LANGUAGES, description="What it must have a kernel in; empty: whatever its source shows.")
     ] = ""

@@ -1,4 +1,4 @@
-"""Problems in folders: ``<name>/problem.toml``, ``reference.py`` and ``candidates/<candidate>.py`` or ``.cu``."""
+"""Problems in folders: ``<name>/problem.toml``, ``reference.py`` and ``candidates/<candidate>`` with a suffix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernel_matrix.sources.document import (
     read_each,
 )
 from kernel_matrix.sources.formula import FormulaError, evaluate
-from kernel_matrix.sources.native.candidate import FUNCTION, LANGUAGES, SUFFIX, read_native
+from kernel_matrix.sources.native.candidate import FUNCTION, LANGUAGES, read_native
 from kernel_matrix.sources.reference_module import ReferenceModule, Value, detect_language, digest_of, read_reference
 
 PROBLEM_FILE = "problem.toml"
@@ -51,7 +51,7 @@ ITEMSIZES = {
 HELD_OUT = "held_out"
 """Key of a workload that is no constant."""
 
-SUFFIXES = (".py", SUFFIX)
+SUFFIXES = (".py", *LANGUAGES)
 """Suffixes of candidate files."""
 
 _NAME_RULE = "it must have letters, digits, '.', '_' and '-', and start with a letter or digit"
@@ -247,7 +247,7 @@ def read_candidate(path: Path, problem_id: str) -> Candidate:
     side = path.with_suffix(".toml")
     document = read_document(side, "candidate") if side.exists() else TomlDocument(side, {}, "")
     values = document.values
-    code = _native_fields(path, source, document) if path.suffix == SUFFIX else _python_fields(source, values)
+    code = _native_fields(path, source, document) if path.suffix in LANGUAGES else _python_fields(source, values)
     return Candidate(
         id=f"{problem_id}/{path.stem}",
         problem_id=problem_id,
@@ -282,8 +282,8 @@ def _native_fields(path: Path, source: bytes, document: TomlDocument) -> dict[st
         raise document.error(f"{path.name} does not contain {function!r}", "entry")
     native = read_native(path.name, source, function)
     language = Language(document.values.get("language", native.language))
-    if language not in LANGUAGES:
-        allowed = ", ".join(sorted(it.value for it in LANGUAGES))
+    if language not in LANGUAGES[path.suffix]:
+        allowed = ", ".join(it.value for it in LANGUAGES[path.suffix])
         raise document.error(f"{path.name} cannot be {language.value}; allowed: {allowed}", "language")
     facts = {"language": language.value, "entry": function, "adapter": native.adapter}
     return {
@@ -310,8 +310,8 @@ def _find_orphaned_side_files(folder: Path) -> Iterator[UnreadableItem]:
     """Yield side files without a candidate, mostly left behind by a rename."""
     for side in sorted(folder.glob("*.toml")):
         if not any(side.with_suffix(suffix).exists() for suffix in SUFFIXES):
-            first, *others = (side.with_suffix(suffix).name for suffix in SUFFIXES)
-            reason = f"describes {first}, but neither {first} nor {', '.join(others)} is beside it"
+            *names, last = (side.with_suffix(suffix).name for suffix in SUFFIXES)
+            reason = f"describes {names[0]}, but neither {', '.join(names)} nor {last} is beside it"
             yield UnreadableItem(path=side, reason=reason)
 
 

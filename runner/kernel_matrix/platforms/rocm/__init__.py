@@ -10,12 +10,9 @@ from collections.abc import Mapping
 from kernel_matrix.platforms import CostFigures
 from kernel_matrix.platforms.defaults import (
     CACHES,
-    PROGRAM_FOLDERS,
     SANITIZER,
     SHARING_SERVER,
-    compile_settings,
     examine_toolkit,
-    local_compiler,
     sanitizer_report,
 )
 from kernel_matrix.platforms.rocm.clocks import clock_choices
@@ -31,8 +28,10 @@ from kernel_matrix.platforms.rocm.settings import settings
 from kernel_matrix.platforms.rocm.smi_calls import opened
 from kernel_matrix.platforms.rocm.telemetry import clocks, sampler, snapshot
 from kernel_matrix.platforms.rocm.toolchains import (
+    PROGRAMS,
     code_skip_reason,
     compile_limits,
+    compile_settings,
     compile_target,
     compiles,
     driver_note,
@@ -41,6 +40,7 @@ from kernel_matrix.platforms.rocm.toolchains import (
     interprets,
     language_skip_reason,
     launch_failure_reason,
+    local_compiler,
     occupancy,
     toolchain_gaps,
 )
@@ -59,6 +59,7 @@ DAEMON_ERRORS = (
 )
 HIDDEN = {"AMD_VISIBLE_DEVICES": "none"}
 HIDDEN_IN_PROCESS = {VISIBLE: ""}
+PROGRAM_FOLDERS = (PROGRAMS,)
 COST = CostFigures(start_s=1.5, call_s=0.03, timed_call_s=0.0025)
 """Those of NVIDIA GPUs; none were measured."""
 DIVISION = "compute partitions"

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
+from kernel_matrix.inside.platform import STAGED_VARIABLE
 from kernel_matrix.inside.wire import KernelCode
 from kernel_matrix.model.enums import Dtype, Language
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.rocm.block_limits import limits_of
 from kernel_matrix.platforms.rocm.compatibility import compatibility
+
+PROGRAMS = "/opt/rocm/bin"
+"""Folder of ROCm's programs, where they are not on the search path."""
 
 
 def language_skip_reason(language: Language, compute_capability: str | None) -> str | None:
@@ -50,13 +57,26 @@ def toolchain_gaps(versions: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def compiles(language: Language, versions: Mapping[str, str]) -> bool:
-    """Return True for Triton, whose releases bring the compilers of both vendors."""
-    return language is Language.TRITON and "triton" in versions
+    """Return True for Triton, whose releases bring the compilers of both vendors, and for HIP if there is ROCm."""
+    return (language is Language.TRITON and "triton" in versions) or (language is Language.HIP and "rocm" in versions)
 
 
 def compile_target(compute_capability: str | None) -> str:
     """Return the name of the architecture, ``gfx942``."""
     return compute_capability or ""
+
+
+def compile_settings(gpu: Gpu) -> Mapping[str, str]:
+    """Return the target for ``torch.utils.cpp_extension``, and the way to share memory if the user chose one."""
+    arch = {"PYTORCH_ROCM_ARCH": gpu.compute_capability} if gpu.compute_capability else {}
+    transport = {name: os.environ[name] for name in (STAGED_VARIABLE,) if name in os.environ}
+    return {**arch, **transport}
+
+
+def local_compiler() -> str:
+    """Return path and modification time of hipcc on this host; empty if there is none."""
+    hipcc = shutil.which("hipcc") or shutil.which(f"{PROGRAMS}/hipcc")
+    return f"{Path(hipcc).resolve()} {Path(hipcc).stat().st_mtime_ns}" if hipcc else ""
 
 
 def compile_limits(compute_capability: str | None) -> Mapping[str, int]:

@@ -1,4 +1,4 @@
-"""Candidates that are one CUDA file with a function on tensors, which an adapter wraps as ``ModelNew``."""
+"""Candidates that are one CUDA or HIP file with a function on tensors, which an adapter wraps as ``ModelNew``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from kernel_matrix.model.enums import Language
 from kernel_matrix.sources.reference_module import detect_native_language
 
-SUFFIX = ".cu"
+LANGUAGES = {".cu": (Language.CUDA, Language.HIP), ".hip": (Language.HIP,)}
+"""Suffix of a file → languages that it can be in, the usual one first. Sources of HIP often keep CUDA's suffix."""
 FUNCTION = "run"
 """Default name of the function."""
-LANGUAGES = frozenset({Language.CUDA, Language.HIP})
 
 TEMPLATE = Path(__file__).with_name("adapter.py")
 
@@ -30,7 +30,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeCandidate:
-    """A candidate made of a C++ or CUDA file."""
+    """A candidate made of a C++, CUDA or HIP file."""
 
     language: Language
     adapter: str
@@ -43,7 +43,7 @@ def read_native(name: str, source: bytes, function: str) -> NativeCandidate:
     A file that binds its functions itself (``PYBIND11_MODULE``) is compiled unchanged.
 
     Args:
-        name: name of the file; it is compiled without CUDA unless it ends in ``.cu``.
+        name: name of the file; it is compiled as C++ alone unless its suffix is one of :data:`LANGUAGES`.
         source: content of the file.
         function: name of the function.
     """
@@ -59,10 +59,10 @@ def read_native(name: str, source: bytes, function: str) -> NativeCandidate:
         "extension": f"candidate_{hashlib.sha256(content.encode()).hexdigest()[:16]}",
         "sources": [name] if binds_itself else [binding],
         "written": written,
-        "with_cuda": suffix == SUFFIX,
+        "with_cuda": suffix in LANGUAGES,
     }
     return NativeCandidate(
-        language=detect_native_language(text) or Language.CUDA,
+        language=detect_native_language(text) or LANGUAGES.get(suffix, (Language.CUDA,))[0],
         adapter=TEMPLATE.read_text(encoding="utf-8").replace('"@FACTS@"', json.dumps(json.dumps(facts)), 1),
         extra_files={name: source},
     )
