@@ -117,7 +117,7 @@ MISTAKES = [
     ("init --example gup", 2, "did you mean 'gpu'?", "examples: cpu"),
     ("init", 2, "exists already", "init DIR"),
     ("docs matrx", 2, "did you mean 'matrix'?", "lists all pages"),
-    ("try mine.txt --problem softmax", 2, "mine.txt is no .py or .cu file", "ModelNew"),
+    ("try mine.txt --problem softmax", 2, "mine.txt is no .py or .cu or .hip file", "ModelNew"),
     ("try absent.py --problem softmax", 2, "absent.py cannot be read", "name the file"),
     ("sweep everything", 2, "unexpected extra argument", "-h' for help"),
 ]

@@ -276,8 +276,8 @@ def test_position_of_serves_those_who_check_further(load, tmp_path):
 
 def test_the_shipped_matrix_is_right():
     matrix = load_matrix(SHIPPED)
-    assert {gpu.name for gpu in matrix.gpus} >= {"cpu", "h100", "h200", "a100"}
-    assert [toolchain.name for toolchain in matrix.toolchains] == ["cpu", "cu124", "cu128", "cu130", "here"]
+    assert {gpu.name for gpu in matrix.gpus} >= {"cpu", "h100", "h200", "a100", "mi300x"}
+    assert [toolchain.name for toolchain in matrix.toolchains] == ["cpu", "cu124", "cu128", "cu130", "rocm72", "here"]
     assert SHIPPED.read_text().startswith("#:schema schemas/matrix.schema.json\n")
 
 
