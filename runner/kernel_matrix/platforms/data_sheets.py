@@ -33,7 +33,7 @@ BRANDS: tuple[str, ...] = tuple(_DOCUMENT["brands"])
 FEATURES: Mapping[str, str] = _DOCUMENT["features"]
 """Name of each feature that an architecture may have → text."""
 
-_OTHER_MODELS = re.compile(r"[abhlp][1-9]\d?0[a-z]?|(?:gb|gh|gtx|rtx|mi|gfx|gaudi)\d+[a-z]*")
+_OTHER_MODELS = re.compile(r"[abhlp][1-9]\d?0[a-z]?|(?:gb|gh|gtx|rtx|rx|mi|gfx|gaudi)\d+[a-z]*")
 """Model numbers of GPUs without a data sheet, such as ``p100`` and ``gtx1080``, or in one word, as ``rtx4090``."""
 
 _BRAND = re.compile(rf"^({'|'.join(BRANDS)})\s+", re.IGNORECASE)
@@ -259,6 +259,15 @@ def names_gpu(text: str) -> bool:
     words = set(_words(text))
     other = any(word == "cpu" or _OTHER_MODELS.fullmatch(word) for word in words)
     return other or any(model <= words for model in _model_words())
+
+
+def names_architecture(text: str) -> bool:
+    """Return whether ``text`` names an instruction set in place of a product, as some harnesses do: ``gfx942``.
+
+    What a driver appends, as in ``gfx942:sramecc+:xnack-``, does not count.
+    """
+    name = text.strip().lower().partition(":")[0]
+    return not name[:1].isdigit() and name in _architectures()
 
 
 @cache

@@ -18,7 +18,9 @@ def test_ordinary_folder_is_no_gpu_and_that_is_noted(tmp_path, folder):
     )
 
 
-@pytest.mark.parametrize("folder", ["a100", "H100_PCIe_LambdaLabs", "old-rtx4090", "mi300x"])
+@pytest.mark.parametrize(
+    "folder", ["a100", "H100_PCIe_LambdaLabs", "old-rtx4090", "mi300x", "MI300X_rocm", "gfx942", "rx7900xtx"]
+)
 def test_folder_with_a_model_number_is_the_gpu(tmp_path, folder):
     report, rows = load(tmp_path, put(tmp_path / folder / "softmax.json", GOLDEN))
     assert (rows[0]["gpu"], report.files[0].notes) == (folder, ())
@@ -64,6 +66,24 @@ def test_stated_gpu_shortens_but_never_contradicts(tmp_path, stated, gpu, notes)
     assert all(
         note == f"--gpu {stated} is not used where the file itself says NVIDIA L40S" for note in report.files[0].notes
     )
+
+
+@pytest.mark.parametrize(
+    ("hardware", "stated", "gpu", "notes"),
+    [
+        ("gfx942", None, "gfx942", 0),
+        ("gfx942", "MI300X", "MI300X", 0),
+        ("gfx942:sramecc+:xnack-", "MI300X", "MI300X", 0),
+        ("gfx942", "gfx950", "gfx942", 1),
+        ("AMD Instinct MI300X", "MI300X", "MI300X", 0),
+        ("AMD Instinct MI300X", "gfx942", "AMD Instinct MI300X", 1),
+    ],
+)
+def test_stated_gpu_is_the_product_of_an_architecture(tmp_path, hardware, stated, gpu, notes):
+    evaluated = {"compiled": True, "correctness": True, "metadata": {"hardware": hardware}, "runtime": 1.0}
+    path = put(tmp_path / "run_level1" / "eval_results.json", {"1": evaluated})
+    report, rows = load(tmp_path, path, gpu=stated)
+    assert (rows[0]["gpu"], rows[0]["gpu_name"], len(report.files[0].notes)) == (gpu, hardware, notes)
 
 
 def test_dtype_of_the_file_stays_and_is_noted(tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 
 from kernel_matrix.errors import UsageError, suggestion
 from kernel_matrix.model.enums import Dtype
-from kernel_matrix.platforms.data_sheets import names_gpu
+from kernel_matrix.platforms.data_sheets import names_architecture, names_gpu
 from kernel_matrix.sources.measurement import ImportedFile, ImportedMeasurement, find_dtype
 from kernel_matrix.untrusted_json import escape_surrogates
 
@@ -43,7 +43,8 @@ def complete(file: ImportedFile, stated: StatedValues, *, folder_is_machine: boo
 
     What a file says itself counts first, then what the user states. The GPU may also be the name of the folder, if that
     names one, or else what the hardware said. A stated GPU whose words are all in the file's name of it, as ``H100`` in
-    ``NVIDIA H100 PCIe``, is a shorter name of the same GPU and replaces it.
+    ``NVIDIA H100 PCIe``, is a shorter name of the same GPU and replaces it. It also replaces the name of an instruction
+    set, such as ``gfx942``, which several products have.
     """
     folder = escape_surrogates(file.machine) if folder_is_machine else ""
     folder_gpu = folder if names_gpu(folder) else None
@@ -57,7 +58,7 @@ def complete(file: ImportedFile, stated: StatedValues, *, folder_is_machine: boo
 
 def _complete_one(one: ImportedMeasurement, stated: StatedValues, folder_gpu: str | None) -> ImportedMeasurement:
     gpu = one.gpu or stated.gpu or folder_gpu or one.host.get("gpu_name")
-    if stated.gpu and gpu and _words(stated.gpu) <= _words(gpu):
+    if stated.gpu and gpu and _names_the_same(stated.gpu, gpu):
         gpu = stated.gpu
     further = {
         name: value
@@ -73,10 +74,14 @@ def _unused(file: ImportedFile, stated: StatedValues) -> Iterator[str]:
         value = getattr(stated, name)
         others = {said for one in file.measured if (said := _said(one, name)) is not None and said != value}
         if name == "gpu" and value is not None:
-            others = {said for said in others if not _words(value) <= _words(said)}
+            others = {said for said in others if not _names_the_same(value, said)}
         if value is not None and others:
             shown = ", ".join(sorted(others)[:3]) + (", …" if len(others) > 3 else "")
             yield f"--{name} {value} is not used where the file itself says {shown}"
+
+
+def _names_the_same(stated: str, said: str) -> bool:
+    return _words(stated) <= _words(said) or (names_architecture(said) and not names_architecture(stated))
 
 
 def _words(gpu: str) -> set[str]:
