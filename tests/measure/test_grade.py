@@ -20,6 +20,7 @@ GOOD = {"sessions": 5, "within": 0.004, "between": 0.002, "drift": 0.01, "clocks
         ({"drift": 0.015, "clocks_locked": False}, Grade.B, "machine drift 1.5 %, clocks not locked"),
         ({"clocks_locked": False}, Grade.B, "clocks not locked"),
         ({"alone": False}, Grade.C, "exclusive use of the device was not proven"),
+        ({"platform_proven": False}, Grade.C, "the platform was not proven on real devices"),
         ({"pinned": False}, Grade.B, "an environment, not an image"),
         ({"within": 0.031, "between": 0.05}, Grade.C, "spread within sessions 3.1 %, spread between sessions 5.0 %"),
         ({"drift": 0.021}, Grade.C, "machine drift 2.1 %"),

@@ -20,6 +20,7 @@ from kernel_matrix.platforms import (
     Platform,
     PlatformInventory,
     TelemetrySample,
+    defaults,
 )
 from kernel_matrix.platforms.registry import PLATFORMS, _missing_inside, get_platform, host_inventory
 
@@ -47,6 +48,11 @@ def test_each_platform_answers_what_the_protocol_asks(name):
     assert all(hasattr(module, member) for member in Platform.__annotations__)
     for member in members(Platform):
         assert parameters(getattr(module, member)) == parameters(getattr(Platform, member))[1:]
+
+
+def test_platforms_without_a_proof_are_not_proven():
+    assert {name for name in PLATFORMS.built_in if get_platform(name).PROVEN} == {"cpu", "cuda"}
+    assert defaults.PROVEN is False
 
 
 STAR = "from kernel_matrix.inside.platform_defaults import *\n"

@@ -82,6 +82,15 @@ def test_clocks_that_nothing_held_cost_the_best_grade() -> None:
     assert (found.graded.grade, found.graded.reason) == (Grade.B, "clocks not locked")
 
 
+def test_judge_caps_the_grade_of_an_unproven_platform() -> None:
+    sessions = (timed(0, 10_000, 20_000), timed(1, 10_000, 20_000))
+    found = judged(record(*sessions, host=replace(HOST, platform_proven=False)))["default"]
+    assert (found.graded.grade, found.graded.reason) == (Grade.C, "the platform was not proven on real devices")
+    document = record_to_json(record(*sessions))
+    del document["host"]["platform_proven"]
+    assert judge(document, times_of(document))["default"].graded.grade is Grade.A
+
+
 def test_machine_drift_costs_a_grade_and_is_not_code_drift() -> None:
     slower = (AnchorTimes(phase="before", started_ns=0, compute_ns=60_060, memory_ns=31_000),)
     found = judged(record(timed(0, 10_000, 20_000), timed(1, 12_000, 24_000, anchors=slower)))["default"]

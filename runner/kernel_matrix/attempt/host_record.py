@@ -22,7 +22,7 @@ from kernel_matrix.model.instants import utc_now
 from kernel_matrix.model.messages import SessionReport, to_json
 from kernel_matrix.plan import Cell
 from kernel_matrix.platforms.peaks import peak_of
-from kernel_matrix.platforms.registry import gpu_document
+from kernel_matrix.platforms.registry import get_platform, gpu_document
 from kernel_matrix.results.record import (
     CellKey,
     ClocksInfo,
@@ -137,6 +137,7 @@ def make_host_record(of: Assignment, context: RunContext, device: DeviceRecord, 
         code=log.code,
         environment=_environment_used(of.image),
         devices=tuple(map(gpu_document, of.gpu.ranks)),
+        platform_proven=get_platform(of.gpu.platform).PROVEN,
     )
 
 

@@ -32,6 +32,7 @@ def grade(
     clocks_locked: bool,
     pinned: bool = True,
     alone: bool = True,
+    platform_proven: bool = True,
 ) -> GradedTime:
     """Grade a time. An unknown value counts as bad.
 
@@ -42,12 +43,15 @@ def grade(
         drift: :func:`kernel_matrix.measure.drift.machine_drift` over all sessions.
         clocks_locked: The clocks were locked, and this was verified under load.
         alone: Exclusive use of the device was proven, or there is none to prove.
+        platform_proven: The code of the device's platform was shown to work on real devices.
         pinned: The toolchain was an image, not an environment that others may change.
     """
     if sessions < 2:
         return GradedTime(Grade.C, "one session")
     if not alone:
         return GradedTime(Grade.C, "exclusive use of the device was not proven")
+    if not platform_proven:
+        return GradedTime(Grade.C, "the platform was not proven on real devices")
     measured = {"spread within sessions": within, "spread between sessions": between, "machine drift": drift}
     reasons_not_b = list(_excesses(measured, LIMITS[Grade.B]))
     if reasons_not_b:

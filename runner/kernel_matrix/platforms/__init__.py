@@ -279,6 +279,9 @@ class Platform(Protocol):
     IS_ACCELERATOR: bool
     """Devices are separate from the host's processors: a process sees only one and is alone on it, and the device is
     checked after the cell."""
+    PROVEN: bool
+    """True once the platform's code was shown to work on real devices, by ``kernel-matrix platform prove``. Records say
+    it, and times of an unproven platform are graded C at best."""
     NEEDS_IMAGES: bool
     """Toolchains run only from images, not from the packages beside the runner."""
     SANITIZER: str

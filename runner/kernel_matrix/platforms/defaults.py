@@ -23,6 +23,7 @@ __all__ = [
     "HIDDEN",
     "HIDDEN_IN_PROCESS",
     "PROGRAM_FOLDERS",
+    "PROVEN",
     "SANITIZER",
     "SHARING_SERVER",
     "clock_choices",
@@ -49,6 +50,7 @@ __all__ = [
     "toolchain_gaps",
 ]
 
+PROVEN = False
 SANITIZER = ""
 ACCESS_ADVICE = ""
 DAEMON_ERRORS: tuple[tuple[str, str, str], ...] = ()

@@ -58,6 +58,7 @@ class _Trust:
     clocks_locked: bool
     pinned: bool
     alone: bool
+    platform_proven: bool
 
 
 def times_of(record: Document) -> Sessions:
@@ -87,6 +88,7 @@ def judge(record: Document, times: Sessions) -> dict[str, WorkloadJudgement]:
         clocks_locked=host["clock_state"] == ClockState.LOCKED.value,
         pinned=host.get("environment") is None,
         alone=host["exclusive"] != "unproven",
+        platform_proven=host.get("platform_proven", True),
     )
     return {name: _judgement(sessions, trust) for name, sessions in per_workload.items()}
 
@@ -127,6 +129,7 @@ def _judgement(sessions: list[_Session], trust: _Trust) -> WorkloadJudgement:
             clocks_locked=trust.clocks_locked,
             pinned=trust.pinned,
             alone=trust.alone,
+            platform_proven=trust.platform_proven,
         ),
         spread_between=between,
         machine_drift=drift,

@@ -18,6 +18,7 @@ from kernel_matrix.platforms.language_limits import LanguageLimits, read_languag
 VENDOR = "cpu"
 TITLE = "CPU"
 IS_ACCELERATOR = False
+PROVEN = True
 NEEDS_IMAGES = False
 COST = CostFigures(start_s=3.0, call_s=0.05, timed_call_s=0.01)
 """Typical times of the bundled problems; most of the start is the import of torch."""

@@ -34,6 +34,7 @@ from kernel_matrix.platforms.cuda.toolchains import (
 VENDOR = "nvidia"
 TITLE = "NVIDIA GPU"
 IS_ACCELERATOR = True
+PROVEN = True
 NEEDS_IMAGES = True
 SANITIZER = "kernel_matrix.platforms.cuda.inside.sanitized"
 ACCESS_ADVICE = "install the NVIDIA container toolkit (`nvidia-ctk runtime configure`) and restart the daemon"
@@ -74,6 +75,7 @@ __all__ = [
     "IS_ACCELERATOR",
     "NEEDS_IMAGES",
     "PROGRAM_FOLDERS",
+    "PROVEN",
     "SANITIZER",
     "SHARING_SERVER",
     "TITLE",

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from kernel_matrix.platforms import CostFigures
 from kernel_matrix.platforms.defaults import (
     CACHES,
+    PROVEN,
     SANITIZER,
     SHARING_SERVER,
     examine_toolkit,
@@ -82,6 +83,7 @@ __all__ = [
     "IS_ACCELERATOR",
     "NEEDS_IMAGES",
     "PROGRAM_FOLDERS",
+    "PROVEN",
     "SANITIZER",
     "SHARING_SERVER",
     "TITLE",
