@@ -21,10 +21,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from kernel_matrix.conformance.cheats import CONTROL, Cheat
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # the cheats lie beside the tests, which are no package that is installed
 
-from tests.cheats.collection import CONTROL, Cheat, cheats  # noqa: E402  # as above
+from tests.cheats.collection import cheats  # noqa: E402  # as above
 from tests.cheats.night import Ended, Night, Stand, on_gpu, spend, spend_in_service  # noqa: E402  # as above
 
 WANTED_S = 10.0

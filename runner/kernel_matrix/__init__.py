@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kernel_matrix.api.nightly import NightOptions, plan_night, run_night
     from kernel_matrix.api.plan import RunPlan, load_matrix, make_plan
     from kernel_matrix.api.problems import load_problems
+    from kernel_matrix.api.prove_platform import ConformanceReport, ProvenPlatform, prove_platform
     from kernel_matrix.api.repeat_record import reproduce
     from kernel_matrix.api.report import make_report, write_report, write_report_site
     from kernel_matrix.api.results import Chart, Results
@@ -60,6 +61,7 @@ __all__ = [
     "Client",
     "Comparison",
     "ComparisonRules",
+    "ConformanceReport",
     "Evaluation",
     "EventKind",
     "FleetCheck",
@@ -68,6 +70,7 @@ __all__ = [
     "GenerationResult",
     "GenerationSettings",
     "NightOptions",
+    "ProvenPlatform",
     "Results",
     "RunEvent",
     "RunMessage",
@@ -108,6 +111,7 @@ __all__ = [
     "make_report",
     "merge",
     "plan_night",
+    "prove_platform",
     "pull_images",
     "read_log",
     "reproduce",
@@ -133,6 +137,7 @@ _MODULE_OF = {
     "Client": "service_client",
     "Comparison": "compare_results",
     "ComparisonRules": "compare_results",
+    "ConformanceReport": "prove_platform",
     "Evaluation": "service_client",
     "EventKind": "run_cells",
     "FleetCheck": "fleet_plan",
@@ -141,6 +146,7 @@ _MODULE_OF = {
     "GenerationResult": "generate",
     "GenerationSettings": "generate",
     "NightOptions": "nightly",
+    "ProvenPlatform": "prove_platform",
     "QUESTIONS": "analyze",
     "Results": "results",
     "RunEvent": "run_cells",
@@ -181,6 +187,7 @@ _MODULE_OF = {
     "make_report": "report",
     "merge": "make_tables",
     "plan_night": "nightly",
+    "prove_platform": "prove_platform",
     "pull_images": "images",
     "read_log": "fleet",
     "reproduce": "repeat_record",

@@ -9,7 +9,7 @@ from tests.attempt.gpu_stage import UUID, on_driver
 
 PROGRAM = """
 import json, os
-from kernel_matrix.attempt.calibration import calibrate, calibration_spec
+from kernel_matrix.attempt.calibration import measure_device
 from kernel_matrix.errors import KernelMatrixError
 from kernel_matrix.lease import LeaseTerms
 
@@ -31,7 +31,7 @@ SAID = {"kind": "calibration", "bytes_per_s": 1e12, "flops_per_s": {"fp32": 2e13
 stage.plays[Role.PROBE, "calibration"] = [PLAY]
 bench = RunContext(run_id="r", sandbox=stage, sandbox_status=stage.status(), owner=owner_token(), scratch=stage.scratch)
 try:
-    found = calibrate(gpus()[0], None, bench, LeaseTerms(wait_s=0, run_id="r", cell_id="calibration"))
+    found = measure_device(gpus()[0], None, bench, LeaseTerms(wait_s=0, run_id="r", cell_id="calibration"))
 except KernelMatrixError as error:
     found = {"error": type(error).__name__, "what": error.what}
 print(json.dumps({**found, **seen, "alive": stage.alive, "scratch": os.listdir(stage.scratch)}))
@@ -63,7 +63,7 @@ def test_what_the_probe_measured_is_the_answer(calibrated):
 def test_calibrate_no_answer_raises_with_last_words(calibrated):
     found = calibrated("silent")
     assert found["error"] == "SandboxError"
-    assert found["what"] == "the calibration left no answer: it ended with code 1, signal None: no CUDA here"
+    assert found["what"] == "the measurement left no answer: it ended with code 1, signal None: no CUDA here"
 
 
 def test_a_calibration_in_company_does_not_count(calibrated):

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.client.http_clients import Client
+from kernel_matrix.conformance.cheats import Cheat
 from kernel_matrix.model.enums import Fault, Regime, Role, Status, Verdict
 from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.results.judged import judge, times_of
-from tests.cheats.collection import HERE, PROBLEMS, Cheat
+from tests.cheats.collection import HERE, PROBLEMS
 from tests.pipes import Program, read_line
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +80,7 @@ class Stand:
 
     sandbox: str
     device: str = "cpu"
-    """As :meth:`~tests.cheats.collection.Cheat.runs_on` takes it."""
+    """As :meth:`~kernel_matrix.conformance.cheats.Cheat.runs_on` takes it."""
     gpu: str = 'vendor = "cpu"'
     """What a GPU must match, in TOML."""
     toolchain: str = "cpu"

@@ -10,11 +10,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from kernel_matrix.conformance.cheats import CLASSES, CONTROL, read_cheat
 from kernel_matrix.inside import confine
 from kernel_matrix.model.enums import Fault, Status
 from kernel_matrix.sandboxes.process import ProcessSandbox
 from kernel_matrix.sandboxes.system_call_filter import make_filter
-from tests.cheats.collection import CLASSES, CONTROL, GROUPS, NOT_EXPRESSED, cheats, read
+from tests.cheats.collection import GROUPS, NOT_EXPRESSED, cheats
 from tests.cheats.night import ROOT, Ended, Stand, on_gpu, spend, spend_in_service, staged, with_internals
 
 LAUNCH = ROOT / "tests" / "sim" / "launch_preloaded.py"
@@ -53,7 +54,7 @@ def test_a_docstring_that_says_something_else_is_refused(line, tmp_path):
     path = tmp_path / "a01_tries.py"
     path.write_text('"""Tries.\n\n' + "".join(f"{key}: {value}\n" for key, value in told.items()) + '"""\n')
     with pytest.raises(ValueError, match=line.split(": ")[line.startswith("expect")]):
-        read(path)
+        read_cheat(path)
 
 
 def test_each_cheat_is_placed_as_one_file_of_its_own(tmp_path):

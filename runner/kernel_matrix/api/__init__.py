@@ -18,6 +18,7 @@ at any time: GPUs, containers and temporary folders are given back, and every re
 ``problems``         read problems and candidates; check references
 ``host``             diagnose this host; remove leftovers
 ``gpus``             list, watch and calibrate GPUs
+``prove_platform``   the conformance suite of a platform on a real device
 ``gpu_data_sheets``  what data sheets say of GPUs
 ``images``           pinned images
 ``fleet``            a matrix over the machines of a fleet

@@ -12,7 +12,7 @@ from typing import Any
 
 from kernel_matrix.api.run_cells import new_run_id
 from kernel_matrix.attempt.assignment import RunContext
-from kernel_matrix.attempt.calibration import calibrate
+from kernel_matrix.attempt.calibration import CALIBRATE, measure_device
 from kernel_matrix.attempt.scratch import scratch_folder
 from kernel_matrix.errors import InfrastructureError, NothingSelectedError, UsageError
 from kernel_matrix.hosts.process_token import owner_token
@@ -73,14 +73,21 @@ def find_gpus(which: str | None = None) -> tuple[Gpu, ...]:
     here = inventory()
     if not here.gpus:
         raise NothingSelectedError(f"this host has no GPU: {here.reason}", next_step="kernel-matrix doctor says more")
-    if which is None:
-        return here.gpus
-    found = tuple(gpu for gpu in here.gpus if which == str(gpu.index) or gpu.uuid.startswith(which))
+    return here.gpus if which is None else (named_gpu(which, here.gpus),)
+
+
+def named_gpu(which: str, gpus: Sequence[Gpu]) -> Gpu:
+    """Return the one of ``gpus`` that ``which`` names by index, by UUID or by its beginning.
+
+    Raises:
+        UsageError: None has that name, or several have.
+    """
+    found = [gpu for gpu in gpus if which == str(gpu.index) or gpu.uuid.startswith(which)]
     if len(found) != 1:
-        known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in here.gpus)
+        known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus)
         what = f"--gpu {which} names {'none' if not found else 'more than one'} of {known}"
         raise UsageError(what, next_step="give an index or a whole UUID")
-    return found
+    return found[0]
 
 
 def describe_gpu(gpu: Gpu) -> dict[str, Any]:
@@ -226,16 +233,26 @@ def _skip_reason(gpu: Gpu, toolchain: Toolchain, found: HostSurvey) -> str:
 
 def _measured(gpu: Gpu, toolchain: Toolchain, found: HostSurvey, wait_s: float) -> dict[str, Any]:
     """Measure ``gpu``; return the rates and where they are kept."""
-    run_id, owner = new_run_id(), owner_token()
-    with scratch_folder() as scratch:
-        context = RunContext(
-            run_id=run_id, sandbox=found.sandbox, sandbox_status=found.status, owner=owner, scratch=scratch
-        )
-        terms = LeaseTerms(wait_s=wait_s, owner=owner, run_id=run_id, cell_id="calibration")
-        document = calibrate(gpu, found.images.get(toolchain.name), context, terms)
+    document = ask_device(gpu, toolchain.name, found, question=CALIBRATE, wait_s=wait_s)
     try:
         kept = write_calibration(gpu, {**document, "toolchain": toolchain.name})
     except (OSError, ValueError) as error:
         what = f"the calibration of {gpu.uuid} cannot be kept: {error}"
         raise InfrastructureError(what, next_step=f"{STATE_DIR_VARIABLE} names another folder") from error
     return {**document, "uuid": gpu.uuid, "name": gpu.name, "toolchain": toolchain.name, "kept": str(kept)}
+
+
+def ask_device(gpu: Gpu, toolchain: str, found: HostSurvey, *, question: str, wait_s: float) -> Mapping[str, Any]:
+    """Hold ``gpu`` alone, and return what a probe with a toolchain answers to ``question``.
+
+    Raises:
+        GpuBusyError: The GPU was not free in time, or another process used it meanwhile.
+        InfrastructureError: Nothing could be measured.
+    """
+    run_id, owner = new_run_id(), owner_token()
+    with scratch_folder() as scratch:
+        context = RunContext(
+            run_id=run_id, sandbox=found.sandbox, sandbox_status=found.status, owner=owner, scratch=scratch
+        )
+        terms = LeaseTerms(wait_s=wait_s, owner=owner, run_id=run_id, cell_id="calibration")
+        return measure_device(gpu, found.images.get(toolchain), context, terms, question=question)

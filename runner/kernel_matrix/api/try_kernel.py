@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import json
-import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from kernel_matrix.api.plan import make_plan
 from kernel_matrix.api.problems import Problem, find_problems, write_problem
 from kernel_matrix.api.results import Results
 from kernel_matrix.api.run_cells import Listener, Record, RunProgress, run
+from kernel_matrix.api.written_matrix import newest_folder, quoted
 from kernel_matrix.environments import AUTO, PythonEnvironment
 from kernel_matrix.environments.inspection import read_environment
 from kernel_matrix.errors import InfrastructureError, UsageError, suggestion
@@ -32,7 +30,6 @@ from kernel_matrix.sources import load_source
 from kernel_matrix.sources.document import UnreadableFileError
 from kernel_matrix.sources.folder import CANDIDATE_FOLDER, PROBLEM_FILE, REFERENCE_FILE, SUFFIXES
 from kernel_matrix.sources.reference_module import read_reference
-from kernel_matrix.user_folders import state_root
 
 __all__ = ["TriedKernel", "try_kernel"]
 
@@ -126,7 +123,8 @@ def try_kernel(
         what = f"{path} is no {' or '.join(SUFFIXES)} file"
         raise UsageError(what, next_step="a candidate is a Python module with ModelNew, or one file of native code")
     place = _choose_place(platform, read_environment(AUTO))
-    with _new_folder(path) as folder:
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
+    with newest_folder(Path("try", f"{path.stem}-{digest}")) as folder:
         chosen, its_set = _own_problem(Path(reference), folder, dtype) if reference else _find_problem(problem, path)
         _copy_candidate(path, folder, chosen.id)
         text = _matrix_text(
@@ -196,27 +194,6 @@ def _readable(path: Path) -> Path:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", next_step="name the file of a kernel") from None
     return path
-
-
-@contextmanager
-def _new_folder(path: Path) -> Iterator[Path]:
-    """Make a folder for what is tried of ``path``; it replaces the earlier ones unless an exception is raised."""
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
-    parent = state_root() / "try" / f"{path.stem}-{digest}"
-    folder = parent / secrets.token_hex(4)
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        what = f"{parent} cannot be written: {error.strerror}"
-        raise UsageError(what, next_step="set XDG_STATE_HOME to a folder that can be written") from None
-    try:
-        yield folder
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    for other in parent.iterdir():
-        if other != folder:
-            shutil.rmtree(other, ignore_errors=True)
 
 
 # ---- the device
@@ -341,39 +318,34 @@ def _matrix_text(
     candidate: str,
     sessions: int,
 ) -> str:
-    path = "" if its_set.path is None else f"path = {_quoted(str(its_set.path))}"
+    path = "" if its_set.path is None else f"path = {quoted(str(its_set.path))}"
     protocol = "" if place.is_accelerator else _SHORT_PROTOCOL.strip()
     return f"""\
 # Written by `kernel-matrix try`.
 name = "try"
-dtypes = [{_quoted(dtype.value)}]
+dtypes = [{quoted(dtype.value)}]
 
 [[gpus]]
 name = "{"gpu" if place.is_accelerator else "cpu"}"
-platform = {_quoted(place.platform)}
+platform = {quoted(place.platform)}
 
 [[toolchains]]
 name = "here"
 environment = "auto"
-platform = {_quoted(place.platform)}
+platform = {quoted(place.platform)}
 
 [[problems]]
-source = {_quoted(its_set.source)}
+source = {quoted(its_set.source)}
 {path}
-select = {_quoted(glob.escape(problem.id))}
-workloads = {_quoted(workload)}
+select = {quoted(glob.escape(problem.id))}
+workloads = {quoted(workload)}
 
 [[candidates]]
 path = "candidates"
-select = {_quoted(glob.escape(candidate))}
+select = {quoted(glob.escape(candidate))}
 
 [protocol]
 sessions = {sessions}
 max_sessions = {sessions}
 {protocol}
 """
-
-
-def _quoted(text: str) -> str:
-    """Return a TOML string."""
-    return json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Measuring how fast one GPU is, with a trusted process that has the GPU to itself."""
+"""Measuring one device, with a trusted process that has it to itself."""
 
 from __future__ import annotations
 
@@ -19,11 +19,16 @@ from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.sandboxes import Mount, ProcessExit, ProcessLabels, RoleSpec
 from kernel_matrix.untrusted_json import UntrustedJsonError, read_object
 
+CALIBRATE = "calibrate"
+CONFORMANCE = "conformance"
+
 _LIMIT_S = 300.0
 
 
-def calibrate(gpu: Gpu, image: ResolvedImage | None, context: RunContext, terms: LeaseTerms) -> Mapping[str, Any]:
-    """Return the measurements of :mod:`kernel_matrix.inside.probe` on ``gpu``.
+def measure_device(
+    gpu: Gpu, image: ResolvedImage | None, context: RunContext, terms: LeaseTerms, *, question: str = CALIBRATE
+) -> Mapping[str, Any]:
+    """Return what :mod:`kernel_matrix.inside.probe` answers to ``question`` on ``gpu``.
 
     The image must have torch for this GPU; it is None for a sandbox without images.
 
@@ -32,14 +37,14 @@ def calibrate(gpu: Gpu, image: ResolvedImage | None, context: RunContext, terms:
         SandboxError: If nothing could be measured.
     """
     with hold(gpu, terms, reap=context.sandbox.sweep, cancelled=context.cancelled) as lease:
-        document = _measured(lease, image, context, terms)
+        document = _measured(lease, image, context, terms, question)
     if lease.foreign_pids:
-        what = f"the calibration of {gpu.uuid} does not count: {lease.reason}"
+        what = f"the measurement of {gpu.uuid} does not count: {lease.reason}"
         raise GpuBusyError(what, next_step="run it again when no other process is on the GPU")
     return document
 
 
-def calibration_spec(gpu: Gpu, image: ResolvedImage | None, labels: ProcessLabels, out: Mount) -> RoleSpec:
+def measuring_spec(gpu: Gpu, image: ResolvedImage | None, labels: ProcessLabels, out: Mount, question: str) -> RoleSpec:
     """Describe the measuring process: trusted, sees the GPU and the folder for its answer."""
     return RoleSpec(
         role=Role.PROBE,
@@ -48,21 +53,23 @@ def calibration_spec(gpu: Gpu, image: ResolvedImage | None, labels: ProcessLabel
         image=image.id if image is not None else None,
         environment=image.environment if image is not None else None,
         module="kernel_matrix.inside.probe",
-        args=("calibrate", "--out", out.target, "--device", gpu.inside),
+        args=(question, "--out", out.target, "--device", gpu.inside),
         mounts=(out,),
         gpu=gpu if get_platform(gpu.platform).IS_ACCELERATOR else None,
         uid=judge_uid(),
     )
 
 
-def _measured(lease: Lease, image: ResolvedImage | None, context: RunContext, terms: LeaseTerms) -> Mapping[str, Any]:
+def _measured(
+    lease: Lease, image: ResolvedImage | None, context: RunContext, terms: LeaseTerms, question: str
+) -> Mapping[str, Any]:
     gpu = lease.gpu
     labels = ProcessLabels(
         run_id=context.run_id, cell_id=terms.cell_id, session=0, gpu_uuid=gpu.uuid, owner=context.owner
     )
     probe = asked(
         context.sandbox,
-        lambda out: calibration_spec(gpu, image, labels, out),
+        lambda out: measuring_spec(gpu, image, labels, out, question),
         scratch=context.scratch,
         started=lambda running: admit(lease, running),
         called_off=context.cancelled,
@@ -76,7 +83,7 @@ def _read(path: Path, ended: ProcessExit | None) -> Mapping[str, Any]:
     try:
         return read_object(path)
     except UntrustedJsonError as error:
-        what = f"the calibration left no answer: {_how_it_ended(ended)}"
+        what = f"the measurement left no answer: {_how_it_ended(ended)}"
         raise SandboxError(what, next_step="kernel-matrix doctor looks for the cause") from error
 
 

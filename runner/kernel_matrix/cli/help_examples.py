@@ -82,6 +82,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "plan --sort -expected_s --limit 10       the longest cells",
         "plan - --columns gpu,dtype,candidate,reason --csv < matrix.toml",
     ),
+    "platform prove": (
+        "platform prove cuda -o cuda.json         writes cuda.json and cuda.md",
+        "platform prove rocm --gpu 1 --toolchain rocm71 --matrix matrix.toml",
+    ),
     "problems check": ("problems check --path problems",),
     "problems list": (
         "problems list 'soft*'",

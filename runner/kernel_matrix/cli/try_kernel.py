@@ -76,7 +76,7 @@ def try_file(
     from kernel_matrix.api.try_kernel import try_kernel
 
     def judge() -> Record:
-        with _spinner() as tell:
+        with spinner() as tell:
             tried = try_kernel(
                 file,
                 problem=problem,
@@ -127,7 +127,7 @@ def _stamp(file: Path) -> tuple[int, int] | None:
 
 
 @contextmanager
-def _spinner() -> Iterator[Listener]:
+def spinner() -> Iterator[Listener]:
     """Show what goes on, on a terminal; yields a listener of a run."""
     from kernel_matrix.api.run_cells import RunEvent, RunMessage
 

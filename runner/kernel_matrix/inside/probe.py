@@ -1,6 +1,6 @@
-"""Probe of a device's health or speed; no candidate code runs in this process.
+"""Probe of a device's health, speed, or all that a platform has to do on it; no candidate code runs in this process.
 
-``python -m kernel_matrix.inside.probe health|calibrate --out DIR --device PLATFORM [--seconds S]`` writes
+``python -m kernel_matrix.inside.probe health|calibrate|conformance --out DIR --device PLATFORM [--seconds S]`` writes
 ``probe.json``. ``health`` does not need torch, so that it takes only a moment.
 """
 
@@ -18,8 +18,8 @@ from kernel_matrix.model.messages import dumps, to_json
 PROBE_NAME = "probe.json"
 """Name of the result in the output folder."""
 
-SECONDS = {"health": 0.03, "calibrate": 6.0}
-"""Probe → default duration in seconds: a window for the clock; all operations together."""
+SECONDS = {"health": 0.03, "calibrate": 6.0, "conformance": 6.0}
+"""Probe → default duration in seconds: a window for the clock; all operations whose rates are measured together."""
 
 
 def health(device: str, seconds: float) -> Dict[str, Any]:
@@ -35,6 +35,13 @@ def calibration(device: str, seconds: float) -> Dict[str, Any]:
     return {"kind": "calibration", **to_json(calibrate(load_platform(device), seconds))}
 
 
+def conformance(device: str, seconds: float) -> Dict[str, Any]:
+    """Return the fields of :class:`~kernel_matrix.inside.device_measurements.DeviceMeasurements`."""
+    from kernel_matrix.inside.device_conformance import measure  # noqa: PLC0415  # as above
+
+    return dict(to_json(measure(load_platform(device), device, seconds)))
+
+
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one probe. The exit code is 0 whenever a result was written, whatever it is."""
     parser = argparse.ArgumentParser(prog="probe")
@@ -44,7 +51,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--seconds", type=float)
     arguments = parser.parse_args(argv)
     seconds = SECONDS[arguments.question] if arguments.seconds is None else arguments.seconds
-    ask = {"health": health, "calibrate": calibration}[arguments.question]
+    ask = {"health": health, "calibrate": calibration, "conformance": conformance}[arguments.question]
     replace_file(arguments.out / PROBE_NAME, dumps(ask(arguments.device, seconds)))
     return 0
 

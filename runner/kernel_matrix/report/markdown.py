@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
 from typing import Any, Final
 
 from kernel_matrix.analysis.comparison import Change, Comparison
 from kernel_matrix.report.evidence import evidence, named, percent, quantity
-from kernel_matrix.report.number_format import one_line
+from kernel_matrix.report.markdown_text import code, plain_text
 
 MARKER: Final = "<!-- kernel-matrix comparison -->"
 """First line, which no page shows: a workflow finds the comment of its last run by it, and updates that."""
@@ -54,13 +53,13 @@ def _head(comparison: Comparison) -> Iterator[str]:
     yield f"## {code(_cut(comparison.base))} → {code(_cut(comparison.new))}"
     yield ""
     if comparison.event is not None:
-        yield f"> **{_text(_cut(str(comparison.event), _MOST_NOTE))}**"
+        yield f"> **{plain_text(_cut(str(comparison.event), _MOST_NOTE))}**"
         yield ""
     headline = comparison.headline
-    yield f"**{_text(_cut(headline[:1].upper() + headline[1:], _MOST_NOTE))}.**"
+    yield f"**{plain_text(_cut(headline[:1].upper() + headline[1:], _MOST_NOTE))}.**"
     yield ""
     for one in comparison.overall[:1]:
-        yield f"{_text(_cut(str(one), _MOST_NOTE))}."
+        yield f"{plain_text(_cut(str(one), _MOST_NOTE))}."
         yield ""
     yield f"| {' | '.join(change.value.replace('_', ' ') for change in counts)} |"
     yield f"|{' ---: |' * len(counts)}"
@@ -69,8 +68,8 @@ def _head(comparison: Comparison) -> Iterator[str]:
 
 
 def _tail(comparison: Comparison) -> Iterator[str]:
-    yield f"Rules: {_text(str(comparison.rules))}."
-    yield from (f"- {_text(_cut(note, _MOST_NOTE))}" for note in comparison.notes)
+    yield f"Rules: {plain_text(str(comparison.rules))}."
+    yield from (f"- {plain_text(_cut(note, _MOST_NOTE))}" for note in comparison.notes)
 
 
 def _fitting(lines: Sequence[str], room: int) -> Sequence[str]:
@@ -105,16 +104,3 @@ def _row(row: Mapping[str, Any], comparison: Comparison) -> str:
         code(proof) if proof else "",
     )
     return f"| {' | '.join(cells)} |"
-
-
-def code(text: str) -> str:
-    """Write a code span, in which Markdown makes neither links nor mentions."""
-    return f"<code>{_text(text)}</code>"
-
-
-def _text(text: str) -> str:
-    """Replace every character that Markdown or HTML could read as markup by a character reference."""
-    safe = escape(one_line(text))
-    for mark in "\\`*_[]|~@":
-        safe = safe.replace(mark, f"&#{ord(mark)};")
-    return safe

@@ -9,7 +9,7 @@ import polars as pl
 
 from kernel_matrix.analysis.problem_splits import count_splits
 from kernel_matrix.measure.verdict import MARGIN
-from kernel_matrix.report.markdown import code
+from kernel_matrix.report.markdown_text import code
 from kernel_matrix.version import __version__
 
 _SIZES: Final = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))

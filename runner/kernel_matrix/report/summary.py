@@ -12,7 +12,8 @@ from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.report.contents import ReportContents
 from kernel_matrix.report.failure_groups import REASON_HEAD, reason_cells, unexpected
 from kernel_matrix.report.heat_map import overall
-from kernel_matrix.report.markdown import code, comparison_markdown
+from kernel_matrix.report.markdown import comparison_markdown
+from kernel_matrix.report.markdown_text import code
 from kernel_matrix.report.number_format import DASH, GLYPHS, MEANINGS, number, one_line, rate, share, times
 from kernel_matrix.report.overview import apart_notes, label_notes, score_rows
 

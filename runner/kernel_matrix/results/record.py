@@ -474,8 +474,8 @@ class HostRecord:
     ] = ()
     """Devices of a group, in the order of ranks; empty for a single device. `device` has all their UUIDs in one."""
     platform_proven: Annotated[bool, LATER, Column()] = True
-    """`True`: the code of the device's platform was shown to work on real devices. The first records have no value: they
-    are of platforms that were."""
+    """`True`: the code of the device's platform was shown to work on real devices. The first records have no
+    value: they are of platforms that were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
