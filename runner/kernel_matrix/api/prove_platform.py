@@ -24,7 +24,6 @@ from kernel_matrix.conformance import (
 from kernel_matrix.conformance.cheats import Cheat, bundled_cheats
 from kernel_matrix.conformance.device_checks import check_memory, check_timing
 from kernel_matrix.conformance.findings import PlatformFindings, make_parts
-from kernel_matrix.conformance.markdown import to_markdown
 from kernel_matrix.conformance.record_checks import (
     PROBLEMS,
     ZEROS,
@@ -33,6 +32,7 @@ from kernel_matrix.conformance.record_checks import (
     check_controls,
     check_health,
 )
+from kernel_matrix.conformance.report_markdown import to_markdown
 from kernel_matrix.errors import InfrastructureError, NothingSelectedError, UsageError, suggestion
 from kernel_matrix.executors.events import RunEvent
 from kernel_matrix.hosts.code_versions import measurement_version
@@ -302,5 +302,5 @@ def _versions(findings: PlatformFindings) -> Mapping[str, str]:
     """Return the versions that the first judge read inside."""
     found = (session.environment for record in findings.records.values() for session in record.sessions)
     first = next(filter(None, found), None)
-    named = {name: getattr(first, name, None) for name in ("python", "torch", "triton", "cuda")}
+    named = {name: getattr(first, name, None) for name in ("python", "torch", "triton")}
     return {name: version for name, version in named.items() if version}

@@ -83,8 +83,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "plan - --columns gpu,dtype,candidate,reason --csv < matrix.toml",
     ),
     "platform prove": (
-        "platform prove cuda -o cuda.json         writes cuda.json and cuda.md",
-        "platform prove rocm --gpu 1 --toolchain rocm71 --matrix matrix.toml",
+        "platform prove cpu --quick",
+        "platform prove NAME -o report.json       writes report.json and report.md",
     ),
     "problems check": ("problems check --path problems",),
     "problems list": (

@@ -14,7 +14,7 @@ from kernel_matrix.cli.output import print_json, write_line
 if TYPE_CHECKING:
     from kernel_matrix.api.prove_platform import ProvenPlatform
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="The platform: cpu, cuda, rocm, or what a package adds.")]
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The platform, such as cpu, or its vendor.")]
 _Which = Annotated[str, typer.Option("--gpu", metavar="UUID|INDEX", help="The platform's first device by default.")]
 _Toolchain = Annotated[
     str, typer.Option(metavar="NAME", help="One of the matrix; by default the PyTorch of this Python.")
