@@ -135,8 +135,8 @@ def _has_set_clocks(record: Record) -> bool:
 
 
 def _healthy(records: Iterable[Record]) -> ConformanceCheck:
-    found = {record.stem: record.host.health for record in records}
-    bad = [f"{stem}: {one.reason if one else 'unknown'}" for stem, one in found.items() if not one or _is_ill(one)]
+    found = [(record.stem, record.host.health) for record in records]
+    bad = [f"{stem}: {one.reason if one else 'unknown'}" for stem, one in found if not one or _is_ill(one)]
     evidence = "; ".join(bad)[:_LONGEST] or f"the probe passed after {len(found)} cells"
     return decide("healthy_after_each_cell", evidence, holds=bool(found) and not bad)
 
