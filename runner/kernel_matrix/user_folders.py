@@ -12,7 +12,7 @@ def cache_root() -> Path:
 
 
 def state_root() -> Path:
-    """Return the folder for what ``kernel-matrix try`` measured last, ``$XDG_STATE_HOME/kernel-matrix``."""
+    """Return the folder for what ``try`` and ``platform prove`` measured last, ``$XDG_STATE_HOME/kernel-matrix``."""
     return _folder("XDG_STATE_HOME", ".local/state")
 
 

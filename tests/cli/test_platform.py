@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import jsonschema
 import pytest
+from sim.nvml import H200, RTX_4090
 
 from kernel_matrix.conformance import CheckState, ConformanceCheck, ConformanceReport
 from kernel_matrix.json_schemas import load_schema
@@ -17,8 +18,8 @@ from tests.cli.terminal import ROOT, piped
 PARTS = ["controls", "cheats", "clocks", "memory", "timing", "health"]
 
 
-def prove(folder, *arguments):
-    environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'runner'}", "XDG_STATE_HOME": str(folder / "state")}
+def prove(folder, *arguments, **changes):
+    environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'runner'}", "XDG_STATE_HOME": str(folder / "state"), **changes}
     return piped(folder, "platform", "prove", *arguments, **environment)
 
 
@@ -116,3 +117,14 @@ def test_schema_has_every_field_of_the_report():
     check = schema["$defs"]["check"]["properties"]
     assert set(check) == {field.name for field in fields(ConformanceCheck)}
     assert check["state"]["enum"] == [state.value for state in CheckState]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("arguments", [(), ("--gpu", "1")])
+def test_prove_gpu_without_its_pytorch_says_why(arguments, driver, tmp_path):
+    driver.set(H200, RTX_4090)
+    environment = {name: value for name, value in driver.environment.items() if name != "PYTHONPATH"}
+    ran = prove(tmp_path, "cuda", *arguments, **environment)
+    assert (ran.returncode, ran.stdout) == (3, "")
+    assert re.match(r"error: \d+ cells selected, none of which can run here:\n  \d+ × ", ran.stderr)
+    assert "PyTorch" in ran.stderr

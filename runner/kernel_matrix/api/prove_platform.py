@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -15,12 +16,7 @@ from kernel_matrix.api.plan import RunPlan, load_matrix, make_plan
 from kernel_matrix.api.run_cells import Listener, Record, RunProgress, RunResult, run
 from kernel_matrix.api.written_matrix import newest_folder, quoted
 from kernel_matrix.attempt.calibration import CONFORMANCE
-from kernel_matrix.conformance import (
-    CheckState,
-    ConformanceCheck,
-    ConformancePart,
-    ConformanceReport,
-)
+from kernel_matrix.conformance import CheckState, ConformanceCheck, ConformancePart, ConformanceReport
 from kernel_matrix.conformance.cheats import Cheat, bundled_cheats
 from kernel_matrix.conformance.device_checks import check_memory, check_timing
 from kernel_matrix.conformance.findings import PlatformFindings, make_parts
@@ -33,14 +29,13 @@ from kernel_matrix.conformance.record_checks import (
     check_health,
 )
 from kernel_matrix.conformance.report_markdown import to_markdown
-from kernel_matrix.errors import InfrastructureError, NothingSelectedError, UsageError, suggestion
+from kernel_matrix.errors import KernelMatrixError, NothingSelectedError, UsageError, suggestion
 from kernel_matrix.executors.events import RunEvent
 from kernel_matrix.hosts.code_versions import measurement_version
 from kernel_matrix.hosts.identity import host_identity
 from kernel_matrix.hosts.survey import AUTO
 from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.inside.device_measurements import DeviceMeasurements
-from kernel_matrix.matrix import Matrix
 from kernel_matrix.model.instants import utc_now
 from kernel_matrix.model.messages import dumps, from_json, to_json
 from kernel_matrix.platforms import DeviceModes, Gpu
@@ -164,8 +159,10 @@ def _check_out(out: str | Path | None) -> None:
     Raises:
         UsageError: It is not the name of a JSON file in a folder.
     """
-    if out is not None and (Path(out).suffix != ".json" or not Path(out).absolute().parent.is_dir()):
-        raise UsageError(f"{out} cannot be the report", next_step="name a .json file in a folder that is there")
+    if out is not None and (
+        Path(out).suffix != ".json" or not os.access(Path(out).absolute().parent, os.W_OK | os.X_OK)
+    ):
+        raise UsageError(f"{out} cannot be the report", next_step="name a .json file in a folder that can be written")
 
 
 def _is_accelerator(gpu: Gpu) -> bool:
@@ -198,7 +195,8 @@ def _plan(
         side.write_text(f"language = {quoted(cheat.language.value)}\n", encoding="utf-8")
     file = folder / "matrix.toml"
     file.write_text(_matrix_text(gpu, sessions=_QUICK_SESSIONS if quick else _SESSIONS), encoding="utf-8")
-    made = _on_device(load_matrix(file), gpu)
+    made = load_matrix(file)
+    made = replace(made, gpus=tuple(replace(one, uuid=gpu.uuid) for one in made.gpus))
     if not toolchain:
         plan = make_plan(made, sandbox="process")
     else:
@@ -210,10 +208,6 @@ def _plan(
         plan = make_plan(replace(made, toolchains=(chosen[toolchain],)), sandbox=AUTO, lock=theirs.lock_path)
     plan.check_runnable()
     return plan
-
-
-def _on_device(matrix: Matrix, gpu: Gpu) -> Matrix:
-    return replace(matrix, gpus=tuple(replace(one, uuid=gpu.uuid) for one in matrix.gpus))
 
 
 def _matrix_text(gpu: Gpu, *, sessions: int) -> str:
@@ -294,7 +288,7 @@ def _measure(gpu: Gpu, plan: RunPlan) -> DeviceMeasurements | str:
     try:
         document = ask_device(gpu, toolchain.name, plan.host, question=CONFORMANCE, wait_s=_GPU_WAIT_S)
         return from_json(DeviceMeasurements, document)
-    except (InfrastructureError, ValueError) as error:
+    except (KernelMatrixError, ValueError) as error:  # a check that failed, beside what the run has shown
         return f"the device could not be measured: {error}"
 
 

@@ -32,10 +32,6 @@ def register(app: typer.Typer) -> None:
     verbs = typer.Typer(help="Platforms: show that the code of one works on a real device.", no_args_is_help=True)
     app.add_typer(verbs, name="platform")
 
-    @verbs.callback()
-    def platform() -> None:
-        """Platforms: show that the code of one works on a real device."""
-
     @verbs.command()
     def prove(
         name: _Name,
