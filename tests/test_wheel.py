@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_matrix.conformance.cheats import bundled_cheats
 from tests.own_python import ROOT, pip, run_python
 
 SEARCHER = """\
@@ -108,6 +109,11 @@ def test_installed_package_judges_a_kernel_without_a_matrix(packages, tmp_path, 
 def test_installed_package_reads_bundled_problems(packages, tmp_path, source):
     shown = json.loads(kernel_matrix(tmp_path, "problems", "list", "--source", source, "--json", packages=packages))
     assert shown
+
+
+def test_installed_package_has_the_cheats_of_platform_prove(packages, tmp_path):
+    code = "from kernel_matrix.conformance.cheats import bundled_cheats; print(len(bundled_cheats()))"
+    assert int(run_python("-c", code, packages=str(packages), folder=tmp_path)) == len(bundled_cheats())
 
 
 @pytest.mark.torch
