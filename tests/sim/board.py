@@ -176,7 +176,7 @@ def amd_board(library: Path, folder: Path) -> Board:
         division="compute partitions",
         divided={"partition": "CPX"},
         vendor="amd",
-        toolchain='platform = "rocm"',
+        toolchain='rocm = "7.2"',
         locking=("amdsmi_set_gpu_perf_determinism_mode 1500 -> 0",),
         resetting=("amdsmi_set_gpu_perf_level 0 -> 0",),
         not_reset="the performance level is 8 and not 0",
