@@ -281,6 +281,7 @@ def test_it_is_confined_as_a_baseline_and_writes_nowhere(played):
 def test_all_that_a_problem_says_of_itself_goes_into_its_job(stage, problem):
     contract = ContractSpec("w8a8", 0.9, 0.1, 0.1, 10.0, 50.0)
     told = {"tolerance": {"rtol": 0.5}, "outliers": False, "mutates_inputs": True, "contract": contract, "random": True}
+    told["ranks"] = 2
     shared = {field.name for field in fields(Problem)} & {field.name for field in fields(JudgeJob)}
     assert shared - {"dtypes", "workloads"} == set(told)
     seen = []

@@ -78,7 +78,7 @@ def test_no_file_and_no_success_where_it_cannot_be_written(cuda, tmp_path):
 @pytest.mark.gpu
 @pytest.mark.torch
 def test_a_real_gpu_is_calibrated(tmp_path):
-    assert main(["calibrate", "--seconds", "2", "--out", str(tmp_path)]) == 0
+    assert main(["calibrate", "--device", "cuda", "--seconds", "2", "--out", str(tmp_path)]) == 0
     found = answer(tmp_path)
     assert found["bytes_per_s"] > 1e10
     assert found["flops_per_s"]["fp32"] > 1e11

@@ -133,6 +133,9 @@ class CandidateJudge(ABC):
         """
         matrix = self._of_tier[_known("tier", sent.tier, self._of_tier)]
         chosen = self._problem_of(sent)
+        if chosen.problem.ranks > 1:
+            what = f"{chosen.problem.id} needs {chosen.problem.ranks} ranks; candidates that are sent have one"
+            raise UsageError(what, next_step="run it from a matrix: kernel-matrix run")
         dtypes = [dtype.value for dtype in self.matrix.dtypes if dtype in chosen.problem.dtypes]
         wanted = (
             _known("gpu", sent.gpu, [gpu.name for gpu in self.matrix.gpus]),

@@ -151,7 +151,7 @@ class Plan:
         task = self._task(row, mask & self._rules.overrides)
         paired = pairs(spot.target.gpu, spot.target.toolchain)
         reason = self._reason(spot, row, kind, mask, task) if paired else None
-        if self._is_only_compiled(spot, kind, task, reason):
+        if self._is_only_compiled(spot, kind, task, reason, row.selected.problem.ranks):
             return self._evaluate_compile_only(spot, row, kind, mask, task)
         if self.compile_only or not paired:
             return None
@@ -172,9 +172,12 @@ class Plan:
             expected_s=expected_s,
         )
 
-    def _is_only_compiled(self, spot: _Spot, kind: _Kind, task: _Task, reason: Skip | None) -> bool:
-        """Return whether cells of one kind are built but not run, on request or because the device is absent."""
-        if not compiles(spot.target.gpu, spot.target.toolchain, kind.language):
+    def _is_only_compiled(self, spot: _Spot, kind: _Kind, task: _Task, reason: Skip | None, ranks: int) -> bool:
+        """Return whether cells of one kind are built but not run, on request or because the device is absent.
+
+        Calls of several ranks cannot be compiled ahead of time, since a builder has no other ranks.
+        """
+        if ranks > 1 or not compiles(spot.target.gpu, spot.target.toolchain, kind.language):
             return False
         absent = spot.target.device is None and (reason is None or reason.kind in ABSENT)
         return self.compile_only or (task.settings.policy.compile_absent and absent)

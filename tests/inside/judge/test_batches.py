@@ -28,13 +28,15 @@ from kernel_matrix.inside.judge.batches import (
     MOST_SHARE,
     Batches,
     BatchLayout,
+    LentRows,
     NoBatchesError,
     batches_of,
 )
 from kernel_matrix.inside.judge.input_supply import FRESH
+from kernel_matrix.inside.judge.lent_buffers import POISON
 from kernel_matrix.inside.judge.verification import GLANCED
 from kernel_matrix.inside.judge.worker_client import CallTimes, WorkerClient
-from kernel_matrix.inside.wire import MAX_DEVICE_NS, OutputsClaim, Structure
+from kernel_matrix.inside.wire import MAX_DEVICE_NS, OutputsClaim, Structure, WireError, pack_places
 from kernel_matrix.model.enums import Fault, Role, Stage, Status, fault_of
 from kernel_matrix.platforms.cpu import inside as cpu
 from tests.inside.in_place import PlacingPool, compute_in_place
@@ -658,3 +660,37 @@ def test_in_place_bound_holds_what_waits_for_the_hand_over(judged_in_place, monk
     report, ended = judged_in_place("pass")
     assert ended is None
     assert report.two_clocks.bound_ns > 2 * MS
+
+
+def test_batch_layout_of_ranks_has_a_segment_for_each():
+    like = tuple(torch.empty(size, device="meta") for size in (3, 700))
+    layout = BatchLayout(SimpleNamespace(ranks=2, like=like), [torch.zeros(5), torch.zeros(9)], 4)
+    (first, second) = layout.to_json(1, capture=False)["ranks"]
+    assert [first["strides"][1], second["strides"][1]] == [stop - start for start, stop in layout.output_row.segments]
+    assert [one["output_bytes"] for one in (first, second)] == [4 * first["strides"][1], 4 * second["strides"][1]]
+    assert [len(one["inputs"]) for one in (first, second)] == [1, 1]
+    assert [spec.offset for spec in layout.inputs] == [512, layout.input_row.segments[1][0] + 512]
+
+
+def test_batch_rows_of_ranks_come_back_where_they_were_sent():
+    like = (torch.empty(3, device="meta"),) * 2
+    layout = BatchLayout(SimpleNamespace(ranks=2, like=like), [torch.zeros(5), torch.zeros(9)], 4)
+    rows = LentRows(cpu, layout)
+    sent = torch.randint(0, 256, (4, layout.input_bytes), dtype=torch.uint8)
+    rows.fill(sent)
+    assert torch.equal(rows.inputs_now(), sent)
+    rows.poison()
+    taken = torch.zeros(layout.all_output_bytes, dtype=torch.uint8)
+    rows.take(taken, in_place=False)
+    assert bool((taken == POISON).all())
+    rows.close()
+
+
+def test_batch_places_of_ranks_lie_in_each_ones_part():
+    like = (torch.empty(2, device="meta"),) * 2
+    layout = BatchLayout(SimpleNamespace(ranks=2, like=like), [torch.zeros(1), torch.zeros(1)], 2)
+    payload = pack_places([0, 64, 128, 512])  # two calls of rank 0, then two of rank 1
+    assert layout.read_places(payload, 2, 2048) == ((0, 1024 + 128), (64, 1024 + 512))
+    assert layout.read_places(b"", 2, 2048) == ()
+    with pytest.raises(WireError):
+        layout.read_places(pack_places([0, 1020, 0, 64]), 2, 2048)

@@ -219,7 +219,7 @@ class Run:
 
 
 def _devices_of(lane: DeviceLane | CompileLane) -> int:
-    return lane.devices if isinstance(lane, DeviceLane) else 0
+    return lane.devices if isinstance(lane, DeviceLane) else 1
 
 
 def _outlasted_by_build(outage: SandboxOutage, cell: Cell, since: float) -> bool:
