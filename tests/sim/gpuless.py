@@ -95,7 +95,8 @@ class _OnGpu:
     def _occupy(self) -> None:
         root = self._running.root_pid()
         for pid in family([root] if root is not None else []) - self._listed:
-            self._world.occupy(_uuid(self._spec), pid)
+            for uuid in _uuid(self._spec).split("+"):  # of all devices of a group
+                self._world.occupy(uuid, pid)
             self._listed.add(pid)
 
 
@@ -112,7 +113,7 @@ def _may_open(spec: RoleSpec) -> bool:
 
 def read_report_with_probes(path: Path, labels: ProcessLabels) -> tuple[SessionReport | None, str]:
     """Read a judge's report as the host does, after it was made to say that a kernel saw the driver's clock."""
-    _add_clock_probes(path, labels.gpu_uuid)
+    _add_clock_probes(path, labels.gpu_uuid.split("+")[0])
     return read_report(path, labels)
 
 
