@@ -1,7 +1,8 @@
 """Judges candidates in this process with the core's own reference and checks; run as a script by test_candidates.py.
 
 ``python judging.py REQUESTS`` with a JSON list of (candidate path, problem path, values, dtype, contract or null,
-outliers, random); prints a JSON list of statuses. It is for candidates that do no harm to the process they run in.
+outliers, random, ranks); prints a JSON list of statuses. It is for candidates that do no harm to the process they run
+in. Several ranks are threads, of which one runs at a time; they share memory as the peers of a GPU do.
 """
 
 import itertools
@@ -22,6 +23,7 @@ from kernel_matrix.inside.source_module import MODULE_SEED, import_file
 from kernel_matrix.inside.wire import OutputClaim, OutputsClaim, Structure
 from kernel_matrix.model.enums import Dtype, InputMode
 from kernel_matrix.model.messages import ContractSpec
+from tests.problems.rank_threads import AllRanks
 
 __all__ = ["WHOLE_DTYPES", "ReferenceModel", "Tolerance", "accepts", "judge", "lots", "modes_of"]
 
@@ -49,9 +51,10 @@ def lots(reference, inputs, expected, earlier):
 
 def judge(request):
     """The status that one candidate earns."""
-    candidate, problem, values, dtype, contract, outliers, random = request
-    reference = ReferenceModel(Path(problem), values, "cpu", Dtype(dtype), SECRET)
-    model = _construct(candidate, reference)
+    candidate, problem, values, dtype, contract, outliers, random, ranks = request
+    reference = ReferenceModel(Path(problem), values, "cpu", Dtype(dtype), SECRET, ranks=ranks)
+    models = [_construct(candidate, reference) for _ in range(ranks)]
+    model = models[0] if ranks == 1 else AllRanks(models)
     spec = None if contract is None else ContractSpec(**contract)
     earlier = {} if random else None
     for mode in modes_of(Dtype(dtype), outliers=outliers, random=random):

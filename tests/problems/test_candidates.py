@@ -44,13 +44,17 @@ def smoke(problem):
     return dict(next(w.values for w in problem.workloads if w.name == "smoke"))
 
 
+def referenced(problem, dtype):
+    return judging.ReferenceModel(problem.path, smoke(problem), "cpu", dtype, judging.SECRET, ranks=problem.ranks)
+
+
 CASES = [(problem, dtype) for problem in LOADED.problems if not problem.random for dtype in problem.dtypes]
 RANDOM = [(problem, dtype) for problem in LOADED.problems if problem.random for dtype in problem.dtypes]
 
 
 @pytest.mark.parametrize(("problem", "dtype"), CASES, ids=[f"{p.id}-{d.value}" for p, d in CASES])
 def test_the_reference_passes_and_empty_answers_do_not(problem, dtype):
-    reference = judging.ReferenceModel(problem.path, smoke(problem), "cpu", dtype, judging.SECRET)
+    reference = referenced(problem, dtype)
     assert reference.precision == ("float64" if dtype not in judging.WHOLE_DTYPES else dtype.value)
     tolerance = judging.Tolerance.of(dtype, problem.tolerance)
     for mode in judging.modes_of(dtype, outliers=problem.outliers):
@@ -64,7 +68,7 @@ def test_the_reference_passes_and_empty_answers_do_not(problem, dtype):
 
 @pytest.mark.parametrize(("problem", "dtype"), CASES, ids=[f"{p.id}-{d.value}" for p, d in CASES])
 def test_reference_output_depends_on_each_input_and_on_precision(problem, dtype):
-    reference = judging.ReferenceModel(problem.path, smoke(problem), "cpu", dtype, judging.SECRET)
+    reference = referenced(problem, dtype)
     inputs = reference.draw(InputMode.STANDARD, 1)
     expected = reference.expect(inputs)
     tolerance = judging.Tolerance.of(dtype, problem.tolerance)
@@ -78,7 +82,7 @@ def test_reference_output_depends_on_each_input_and_on_precision(problem, dtype)
 
 @pytest.mark.parametrize(("problem", "dtype"), RANDOM, ids=[f"{p.id}-{d.value}" for p, d in RANDOM])
 def test_random_reference_passes_and_empty_outputs_fail(problem, dtype):
-    reference = judging.ReferenceModel(problem.path, smoke(problem), "cpu", dtype, judging.SECRET)
+    reference = referenced(problem, dtype)
     tolerance = judging.Tolerance.of(dtype, problem.tolerance)
     for mode in judging.modes_of(dtype, outliers=problem.outliers, random=True):
         inputs = reference.draw(mode, "test")
@@ -113,7 +117,8 @@ def _is_tried(candidate, dtype):
 
 def _request(problem, source, dtype):
     contract = None if problem.contract is None else to_json(problem.contract)
-    return str(source), str(problem.path), smoke(problem), dtype.value, contract, problem.outliers, problem.random
+    flags = (problem.outliers, problem.random, problem.ranks)
+    return str(source), str(problem.path), smoke(problem), dtype.value, contract, *flags
 
 
 @pytest.mark.parametrize(
