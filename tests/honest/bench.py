@@ -11,7 +11,7 @@ from kernel_matrix.inside.judge.reference import ReferenceModel
 from kernel_matrix.inside.judge.verification import Verifier
 from kernel_matrix.inside.judge.worker_client import WorkerClient
 from tests.inside.sessions import CANDIDATE, EAGER, make_job
-from tests.inside.workers import TIMEOUTS, served
+from tests.inside.workers import TIMEOUTS, ranks_served, served
 
 
 def judge(folder: Path, problem: str, candidate: str, values: dict[str, Any] | None = None, **job: Any) -> Verifier:
@@ -23,12 +23,12 @@ def judge(folder: Path, problem: str, candidate: str, values: dict[str, Any] | N
     (folder / "problem.py").write_text(problem)
     (folder / "candidate.py").write_text(candidate)
     made = make_job(timeouts=TIMEOUTS, **job)
-    reference = ReferenceModel(folder / "problem.py", values or {}, "cpu", made.dtype, made.seed)
+    reference = ReferenceModel(folder / "problem.py", values or {}, "cpu", made.dtype, made.seed, ranks=made.ranks)
     with ExitStack() as undo:
         clients = {}
         for contestant in (CANDIDATE, EAGER):
-            channel = undo.enter_context(served(folder))
-            client = clients[contestant.name] = WorkerClient(contestant, channel, "cpu", TIMEOUTS)
+            channel = undo.enter_context(served(folder) if made.ranks == 1 else ranks_served(folder, made.ranks))
+            client = clients[contestant.name] = WorkerClient(contestant, channel, "cpu", TIMEOUTS, ranks=made.ranks)
             undo.callback(client.close)
             client.open()
             client.load(values or {} if contestant is EAGER else {})

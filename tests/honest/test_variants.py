@@ -54,7 +54,7 @@ def verify(work, name, body, add="None", **values):
         body=textwrap.indent(textwrap.dedent(body).strip(), "    ").strip(),
     )
     smoke = dict(next(w.values for w in problem.workloads if w.name == "smoke"))
-    names = ("outliers", "tolerance", "mutates_inputs", "random", "contract")
+    names = ("outliers", "tolerance", "mutates_inputs", "random", "contract", "ranks")
     flags = {name: getattr(problem, name) for name in names}
     return judge(work, reference, text, {**smoke, **values}, dtype=Dtype.FP32, **flags)
 

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import subprocess
+import sys
 import textwrap
 import threading
 from collections.abc import Iterator
@@ -40,6 +44,31 @@ def served(code: Path, artifact: Path | None = None, device: str = "cpu") -> Ite
         thread.join(20)
         theirs.close()
     assert not thread.is_alive(), "the worker did not notice that its judge is gone"
+
+
+@contextmanager
+def ranks_served(code: Path, ranks: int) -> Iterator[Channel]:
+    """The judge's end of a connection to the process that leads those of all ranks."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    command = [sys.executable, "-c", _LEADER, str(code), str(ranks)]
+    with subprocess.Popen(command, stdin=theirs, start_new_session=True) as leader:
+        theirs.close()
+        try:
+            yield Channel(ours, MAX_FROM_WORKER)
+        finally:
+            ours.close()
+            os.killpg(leader.pid, signal.SIGKILL)  # as a sandbox ends with its first process
+
+
+_LEADER = """
+import os, socket, sys
+from pathlib import Path
+from kernel_matrix.inside.wire import MAX_FROM_JUDGE, Channel
+from kernel_matrix.inside.worker.ranks import serve_ranks
+
+channel = Channel(socket.socket(fileno=os.dup(0)), MAX_FROM_JUDGE)
+serve_ranks(channel, Path(sys.argv[1]), "cpu", None, int(sys.argv[2]))
+"""
 
 
 @contextmanager

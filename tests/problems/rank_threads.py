@@ -18,7 +18,7 @@ TURN = threading.Lock()
 
 
 class AllRanks:
-    """A model that is called with the arguments of all ranks, and returns their outputs; each rank has its own model."""
+    """The models of all ranks as one, which takes the arguments of all and returns the outputs of all."""
 
     def __init__(self, models):
         self.models = models

@@ -21,7 +21,7 @@ def test_every_kind_of_operator_has_problems():
     categories = Counter(selected.problem.category for selected in OURS)
     assert len(OURS) >= 75
     assert min(categories.values()) >= 3
-    assert len(categories) == 16
+    assert len(categories) == 17
     assert {selected.problem.level for selected in OURS} == {1, 2, 3}
     assert len([1 for selected in OURS if selected.problem.contract is not None]) >= 6
 

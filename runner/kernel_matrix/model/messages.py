@@ -305,6 +305,8 @@ class Evidence:
     trial: Optional[Count] = None
     held_out: Annotated[Optional[bool], LATER] = None
     """``True``: it ended in a workload that is held out, so those who write candidates are told nothing of this."""
+    rank: Annotated[Optional[Count], LATER] = None
+    """Rank that the output is of, if several ranks make a call together."""
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ class _Meeting:
         self._changed = threading.Condition()
         self._given: Dict[int, Tuple[str, Any]] = {}
         self._left: Dict[int, str] = {}  # ranks that take part no more, and why
+        self._mixed = ""  # different collectives that ranks have called
         self._last: List[Any] = []
         self._count = 0  # of exchanges
 
@@ -57,11 +58,13 @@ class _Meeting:
             self._given[rank] = (name, value)
             if len(self._given) == self.ranks:
                 self._complete()
-            self._changed.wait_for(lambda: self._count > number or bool(self._left))
-            if self._count == number:
-                other, why = next(iter(self._left.items()))
-                raise RankError(f"rank {rank} calls {name}, and rank {other} {why}")
-            return self._last
+            self._changed.wait_for(lambda: self._count > number or bool(self._left) or bool(self._mixed))
+            if self._count > number:
+                return self._last
+            if self._mixed:
+                raise RankError(f"ranks call different collectives at the same time: {self._mixed}")
+            other, why = next(iter(self._left.items()))
+            raise RankError(f"rank {rank} calls {name}, and rank {other} {why}")
 
     def leave(self, rank: int, why: str) -> None:
         """Take part no more; ranks that wait for this one fail."""
@@ -70,9 +73,9 @@ class _Meeting:
             self._changed.notify_all()
 
     def _complete(self) -> None:
-        names = {name for name, _ in self._given.values()}
-        if len(names) > 1:
-            self._left[0] = f"calls {' and '.join(sorted(names))} in turn with others"
+        names = [self._given[rank][0] for rank in range(self.ranks)]
+        if len(set(names)) > 1:
+            self._mixed = ", ".join(f"rank {rank} {name}" for rank, name in enumerate(names))
         else:
             self._last = [self._given[rank][1] for rank in range(self.ranks)]
             self._given = {}
@@ -99,7 +102,9 @@ def with_all_ranks(module: ModuleType, ranks: int) -> ModuleType:
         drawn: List[List[Any]] = []
         with emulated_collectives():
             for rank in range(ranks):
-                with _running(rank, _Meeting(ranks)):
+                alone = _Meeting(ranks)
+                alone.leave((rank + 1) % ranks, "draws its inputs at another time")
+                with _running(rank, alone):
                     drawn.append(list(module.get_inputs()))
         if len({len(arguments) for arguments in drawn}) > 1:
             raise RankError("get_inputs() returns different numbers of arguments on different ranks")
@@ -245,14 +250,14 @@ def _all_reduce(tensor: torch.Tensor, op: Any) -> None:
     tensor.copy_(_reduced(_exchange(tensor.clone(), "all_reduce"), op))
 
 
-def _reduce(tensor: torch.Tensor, dst: Optional[int], op: Any) -> None:
+def _reduce(tensor: torch.Tensor, dst: Optional[int], op: Any, group_dst: Optional[int]) -> None:
     parts = _exchange(tensor.clone(), "reduce")
-    if _rank() == (dst or 0):
+    if _rank() == (dst or group_dst or 0):
         tensor.copy_(_reduced(parts, op))
 
 
-def _broadcast(tensor: torch.Tensor, src: Optional[int]) -> None:
-    tensor.copy_(_exchange(tensor.clone(), "broadcast")[src or 0])
+def _broadcast(tensor: torch.Tensor, src: Optional[int], group_src: Optional[int]) -> None:
+    tensor.copy_(_exchange(tensor.clone(), "broadcast")[src or group_src or 0])
 
 
 def _all_gather(tensor_list: List[torch.Tensor], tensor: torch.Tensor) -> None:
@@ -284,12 +289,11 @@ def _all_to_all(output_tensor_list: List[torch.Tensor], input_tensor_list: List[
 def _all_to_all_single(output: torch.Tensor, input: torch.Tensor, input_split_sizes: Any) -> None:  # noqa: A002  # see above
     sizes = list(input_split_sizes or [len(input) // _meeting().ranks] * _meeting().ranks)
     given = _exchange(input.clone().split(sizes), "all_to_all_single")
-    output.copy_(torch.cat([parts[_rank()] for parts in given]))
+    output.copy_(torch.cat([parts[_rank()] for parts in given]).view_as(output))
 
 
-def _emulated(collective: Callable[..., None]) -> Callable[..., Any]:
-    """Return ``collective`` with all arguments of torch's function of this name, and its handle."""
-    name = collective.__name__[1:]
+def _emulated(name: str, collective: Callable[..., None]) -> Callable[..., Any]:
+    """Return ``collective`` with all arguments of torch's function ``name``, and its handle."""
     signature, wanted = inspect.signature(getattr(dist, name)), inspect.signature(collective).parameters
 
     def call(*arguments: Any, **options: Any) -> Optional[_Done]:
@@ -297,7 +301,7 @@ def _emulated(collective: Callable[..., None]) -> Callable[..., Any]:
         bound.apply_defaults()
         if bound.arguments["group"] is not None:
             raise RankError(f"{name} is called with a process group; only the default one is there")
-        collective(**{one: bound.arguments[one] for one in wanted})
+        collective(**{one: bound.arguments.get(one) for one in wanted})  # older versions of torch lack a few
         return _Done() if bound.arguments["async_op"] else None
 
     return call
@@ -314,10 +318,13 @@ _COLLECTIVES = (
     *(_barrier, _all_reduce, _reduce, _broadcast, _all_gather, _all_gather_into_tensor),
     *(_reduce_scatter, _reduce_scatter_tensor, _all_to_all, _all_to_all_single),
 )
+_RENAMED = {"all_gather_single": _all_gather_into_tensor, "reduce_scatter_single": _reduce_scatter_tensor}
+"""Names that torch has had since 2.13."""
 _EMULATED: Dict[str, Callable[..., Any]] = {
     "get_rank": _get_rank,
     "get_world_size": _get_world_size,
     "is_initialized": _is_initialized,
-    **{collective.__name__[1:]: _emulated(collective) for collective in _COLLECTIVES},
+    **{collective.__name__[1:]: _emulated(collective.__name__[1:], collective) for collective in _COLLECTIVES},
+    **{name: _emulated(name, collective) for name, collective in _RENAMED.items() if hasattr(dist, name)},
 }
 _ABSENT = ("new_group", "send", "recv", "isend", "irecv", "batch_isend_irecv", "gather", "scatter")

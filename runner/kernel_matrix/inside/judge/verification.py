@@ -16,7 +16,7 @@ from kernel_matrix.inside.judge.bits import all_bits_set, same_bits
 from kernel_matrix.inside.judge.checks import CallJudgement, CheckedCall, judge_call, redzones
 from kernel_matrix.inside.judge.checks import inputs as inputs_check
 from kernel_matrix.inside.judge.checks.distribution import RandomOutputs
-from kernel_matrix.inside.judge.checks.failure import CheckFailure
+from kernel_matrix.inside.judge.checks.failure import CheckFailure, with_rank
 from kernel_matrix.inside.judge.checks.values import finite
 from kernel_matrix.inside.judge.earlier_cells import WorkloadFacts
 from kernel_matrix.inside.judge.memory_blame import RESERVE_BYTES
@@ -263,14 +263,19 @@ class Verifier:
         for index, unwritten in enumerate(torch.stack(unwritten_flags).tolist() if unwritten_flags else ()):
             if unwritten:
                 message = f"output {index} still holds the pattern its buffer was filled with: it was not written"
-                raise _blamed(client, CheckFailure(Status.NONFINITE, Evidence(message=message, output=index)))
+                raise self._blame(client, result, Status.NONFINITE, Evidence(message=message, output=index))
 
     def _check_memory(self, client: WorkerClient, result: CallResult) -> None:
         """Check that the call wrote to no input, and to nothing outside of its buffers."""
         written = self._reference.written if self._reference is not None and self._job.mutates_inputs else ()
         failed = redzones.failure_of(result.damage) or inputs_check.failure_of(result.sent, result.inputs, written)
         if failed is not None:
-            raise _blamed(client, failed)
+            raise self._blame(client, result, failed.status, failed.evidence)
+
+    def _blame(self, client: WorkerClient, result: CallResult, status: Status, evidence: Evidence) -> SessionEnded:
+        """Make the error for a timed call that fails a short check."""
+        failed = CheckFailure(status, evidence)
+        return _blamed(client, with_rank(failed, self._job.ranks, len(result.sent), len(result.outputs)))
 
     def _is_unwritten(self, output: torch.Tensor) -> torch.Tensor:
         """Return True if the sample of ``output`` shows that it was not written."""
@@ -300,7 +305,7 @@ class Verifier:
             off = self._off(output[places], answer[places], self._usual[index])
             if off > SPOT_STRAYS:
                 message = f"output {index}: {off:.1%} of the numbers looked at in a timed call are beyond tolerance"
-                raise _blamed(client, CheckFailure(Status.INCORRECT_VALUES, Evidence(message=message, output=index)))
+                raise self._blame(client, result, Status.INCORRECT_VALUES, Evidence(message=message, output=index))
 
     @staticmethod
     def _off(got: torch.Tensor, want: torch.Tensor, usual: AllowedError) -> float:
@@ -478,6 +483,9 @@ class Verifier:
             damage=result.damage,
         )
         judgement = self._judge_again(call, judge_call(call), case.mode)
+        if judgement.failed is not None:
+            failed = with_rank(judgement.failed, self._job.ranks, len(result.sent), len(call.expected.outputs))
+            judgement = replace(judgement, failed=failed)
         if client.role is Role.CANDIDATE:
             self._qualities += judgement.quality
         return judgement
