@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 PROBLEMS = HERE / "problems"
 """Problems that only a cheat needs."""
 
-GROUPS = {"A": "timer", "B": "skipping", "C": "answers", "D": "harness"}
+GROUPS = {"A": "timer", "B": "skipping", "C": "answers", "D": "harness", "E": "ranks"}
 """Letter of the catalogue → folder."""
 
 NOT_EXPRESSED = {

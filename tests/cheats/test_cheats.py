@@ -48,7 +48,7 @@ def test_each_group_has_an_honest_control(device):
     assert {cheat.group for cheat in cheats(device) if cheat.kind == CONTROL} == set(GROUPS.values())
 
 
-@pytest.mark.parametrize("line", ["classes: A1", "class: E1", "expect: found_out", "stopped-by: luck"])
+@pytest.mark.parametrize("line", ["classes: A1", "class: F1", "expect: found_out", "stopped-by: luck"])
 def test_a_docstring_that_says_something_else_is_refused(line, tmp_path):
     told = {"class": "A1", "problem": "relu"} | dict([line.split(": ")])
     path = tmp_path / "a01_tries.py"
@@ -136,7 +136,7 @@ def test_no_daemon_is_reached_without_namespaces():
     assert night.ended[cheat.candidate].wrong() == ""
 
 
-IN_A_SERVICE = ("a05_*", "b09_*", "b14_*", "c03_*", "d15_*", "control_p*")
+IN_A_SERVICE = ("a05_*", "b09_*", "b14_*", "c03_*", "d15_*", "e01_*", "control_[op]*")
 """Some of each group; benchmarks/cheats.py --service sends all of them."""
 
 

@@ -3,7 +3,7 @@
 A cheat is one file ``<group>/<class>_<name>.py``. Its docstring says what it tries, and then in lines ``key: value``:
 
 ==============  ======================================================================================================
-``class``       of the catalogue, ``A1`` … ``D17``, or ``control`` for an honest one
+``class``       of the catalogue, ``A1`` … ``E6``, or ``control`` for an honest one
 ``problem``     id of its problem
 ``expect``      statuses, any of which will do; ``timed`` (the default): accepted, its time is what it truly costs
 ``stopped-by``  one of :data:`STOPPED_BY`
@@ -29,7 +29,9 @@ BUNDLED_CHEATS = bundled_path("problems", "conformance")
 """Folder of those that every platform has to tell apart; they use torch and Triton only."""
 
 CLASSES = tuple(
-    f"{letter}{number}" for letter, most in zip("ABCD", (19, 17, 11, 17), strict=True) for number in range(1, most + 1)
+    f"{letter}{number}"
+    for letter, most in zip("ABCDE", (19, 17, 11, 17, 6), strict=True)
+    for number in range(1, most + 1)
 )
 CONTROL = "control"
 TIMED = "timed"

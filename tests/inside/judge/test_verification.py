@@ -24,6 +24,7 @@ from kernel_matrix.inside.judge.verification import (
 from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.model.enums import Dtype, InputMode, Role, Stage, Status
 from kernel_matrix.model.messages import ContractSpec
+from tests.honest.bench import judge
 from tests.inside.sessions import CANDIDATE, EAGER, LIBRARY, QUICK, make_job
 from tests.inside.workers import TIMEOUTS, served
 
@@ -598,3 +599,37 @@ def test_the_candidate_is_the_one_with_that_role(bench):
     table = bench(contestants=(replace(EAGER, name="eager"), CANDIDATE))
     assert [side.role for side in table.sides.values()] == [Role.BASELINE, Role.CANDIDATE]
     assert table.verify().trials
+
+
+# --- several ranks ---------------------------------------------------------------------------------------------------
+
+RANKS = """
+import torch
+import torch.distributed as dist
+calls = 0
+
+class {name}(torch.nn.Module):
+    def forward(self, x):
+        global calls
+        calls += 1
+        total = x.clone()
+        dist.all_reduce(total)
+        {code}
+"""
+
+
+def verify_ranks(folder, code):
+    inputs = INPUTS.replace("8, 40", "30")
+    return judge(
+        folder,
+        RANKS.format(name="Model", code="return total") + inputs,
+        RANKS.format(name="ModelNew", code=code),
+        ranks=2,
+    )
+
+
+def test_verify_wrong_output_of_second_rank_names_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "kernel_matrix_problem", None)  # removed afterwards
+    status, evidence = ended(verify_ranks, tmp_path, "return total if dist.get_rank() == 0 else x * 2")
+    assert (status, evidence.rank, evidence.output) == (Status.INCORRECT_VALUES, 1, 0)
+    assert evidence.message.startswith("rank 1: output 0: ")
