@@ -318,7 +318,10 @@ _COLLECTIVES = (
     *(_barrier, _all_reduce, _reduce, _broadcast, _all_gather, _all_gather_into_tensor),
     *(_reduce_scatter, _reduce_scatter_tensor, _all_to_all, _all_to_all_single),
 )
-_RENAMED = {"all_gather_single": _all_gather_into_tensor, "reduce_scatter_single": _reduce_scatter_tensor}
+_RENAMED: Dict[str, Callable[..., None]] = {
+    "all_gather_single": _all_gather_into_tensor,
+    "reduce_scatter_single": _reduce_scatter_tensor,
+}
 """Names that torch has had since 2.13."""
 _EMULATED: Dict[str, Callable[..., Any]] = {
     "get_rank": _get_rank,
