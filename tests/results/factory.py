@@ -64,8 +64,8 @@ ADDED_LATER = {
     },
     "BatchBlock": {"in_place", "discarded", "sm_clock_mhz"},
     "TwoClocks": {"bound_ns"},
-    "CellKey": {"held_out"},
-    "Evidence": {"held_out"},
+    "CellKey": {"held_out", "ranks"},
+    "Evidence": {"held_out", "rank"},
     "WorkloadReport": {
         *("two_clocks", "traits", "batches", "energies", "labels", "held_out"),
         *("memory_bytes", "claimed_memory_bytes", "needed_memory_bytes", "reference_pieces"),

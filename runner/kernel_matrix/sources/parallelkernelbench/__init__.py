@@ -1,0 +1,1 @@
+"""ParallelKernelBench: problems of several ranks, and solutions of them."""
