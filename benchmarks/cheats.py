@@ -26,10 +26,12 @@ from kernel_matrix.conformance.cheats import CONTROL, Cheat
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # the cheats lie beside the tests, which are no package that is installed
 
-from tests.cheats.collection import cheats  # noqa: E402  # as above
+from kernel_matrix.platforms.registry import get_platform  # noqa: E402  # as above
+from tests.cheats.collection import GROUPS, cheats  # noqa: E402  # as above
 from tests.cheats.night import Ended, Night, Stand, on_gpu, spend, spend_in_service  # noqa: E402  # as above
 
 WANTED_S = 10.0
+RANKS = GROUPS["E"]
 WITHOUT_NAMESPACES = ROOT / "tests" / "sim" / "launch_without_namespaces.py"
 
 
@@ -37,6 +39,8 @@ def main() -> int:
     """Run and print one row per cheat."""
     arguments = read_arguments()
     chosen = [cheat for cheat in cheats(arguments.device) if is_wanted(cheat, arguments.only)]
+    if not can_run_ranks(arguments):
+        chosen = [cheat for cheat in chosen if cheat.group != RANKS]
     night = (spend_in_service if arguments.service else spend)(chosen, stand(arguments))
     print(night.stderr, end="")
     print(f"{'class':8} {'cheat':42} {'status':20} {'s':>6}  what stopped it, and the evidence")
@@ -61,6 +65,13 @@ def read_arguments() -> argparse.Namespace:
 
 def is_wanted(cheat: Cheat, globs: Sequence[str] | None) -> bool:
     return globs is None or any(fnmatch.fnmatch(cheat.path.stem, glob) for glob in globs)
+
+
+def can_run_ranks(arguments: argparse.Namespace) -> bool:
+    """Return True if processes have a network of their own, and there is a device for each of two ranks."""
+    if arguments.without_namespaces:
+        return False
+    return arguments.device == "cpu" or len(get_platform(arguments.device).inventory().gpus) > 1
 
 
 def stand(arguments: argparse.Namespace) -> Stand:

@@ -97,6 +97,20 @@ def test_run_ranks_that_raises_error_is_passed_on():
         run_ranks(lambda rank: raises_value_error(rank, torch.ones(3)), 2)
 
 
+def test_default_group_is_known_by_its_name():
+    emulate()
+
+    def call(_rank):
+        x = torch.ones(3)
+        dist.all_reduce(x, group=dist.group.WORLD)
+        group = dist.group.WORLD
+        return x, (group.rank(), group.size(), dist.get_global_rank(group, 1), dist.get_process_group_ranks(group))
+
+    for rank, (x, found) in enumerate(run_ranks(call, 2)):
+        assert float(x[0]) == 2
+        assert found == (rank, 2, 1, [0, 1])
+
+
 def test_collective_outside_of_the_model_is_refused():
     emulate()
     with pytest.raises(RankError, match="called outside of the model"):

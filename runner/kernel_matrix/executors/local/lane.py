@@ -43,7 +43,7 @@ class DeviceLane:
             StoreError: A record could not be written.
         """
         # What starts early on a CPU would run on the cores that are being timed.
-        depth = DEPTH if get_platform(self._gpu.platform).IS_ACCELERATOR and self.devices == 1 else 0
+        depth = DEPTH if get_platform(self._gpu.platform).IS_ACCELERATOR else 0
         try:
             with closing(SessionPrefetch(self._shared.context, self._next_assignments, depth)) as self._ahead:
                 self._take_cells(self._ahead)

@@ -180,12 +180,14 @@ def emulated_collectives() -> Iterator[None]:
     A problem is imported, and runs, inside.
     """
     emulated = {**_EMULATED, **{name: _absent(name) for name in _ABSENT}}
-    before = {name: getattr(dist, name) for name in emulated}
+    before, world = {name: getattr(dist, name) for name in emulated}, dist.GroupMember.WORLD
     vars(dist).update(emulated)
+    dist.GroupMember.WORLD = _WORLD  # so that dist.group.WORLD is a group, as it is for real ranks
     try:
         yield
     finally:
         vars(dist).update(before)
+        dist.GroupMember.WORLD = world
 
 
 def _rank() -> int:
@@ -237,6 +239,29 @@ def _get_world_size(group: Any = None) -> int:  # noqa: ARG001  # as of torch.di
 
 def _is_initialized() -> bool:
     return _present.rank is not None
+
+
+def _get_global_rank(group: Any, group_rank: int) -> int:  # noqa: ARG001  # as of torch.distributed
+    return group_rank
+
+
+def _get_process_group_ranks(group: Any = None) -> List[int]:  # noqa: ARG001  # as of torch.distributed
+    return list(range(_get_world_size()))
+
+
+class _World:
+    """The default process group."""
+
+    def size(self) -> int:
+        """Return the number of ranks."""
+        return _get_world_size()
+
+    def rank(self) -> int:
+        """Return the rank that the present thread runs."""
+        return _get_rank()
+
+
+_WORLD = _World()
 
 
 # Collectives, with the names of torch's own arguments; all but group and handle, which :func:`_emulated` adds.
@@ -292,14 +317,14 @@ def _all_to_all_single(output: torch.Tensor, input: torch.Tensor, input_split_si
     output.copy_(torch.cat([parts[_rank()] for parts in given]).view_as(output))
 
 
-def _emulated(name: str, collective: Callable[..., None]) -> Callable[..., Any]:
+def _emulated(name: str, collective: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``collective`` with all arguments of torch's function ``name``, and its handle."""
     signature, wanted = inspect.signature(getattr(dist, name)), inspect.signature(collective).parameters
 
     def call(*arguments: Any, **options: Any) -> Optional[_Done]:
         bound = signature.bind(*arguments, **options)
         bound.apply_defaults()
-        if bound.arguments["group"] is not None:
+        if bound.arguments["group"] not in (None, _WORLD):
             raise RankError(f"{name} is called with a process group; only the default one is there")
         collective(**{one: bound.arguments.get(one) for one in wanted})  # older versions of torch lack a few
         return _Done() if bound.arguments["async_op"] else None
@@ -318,7 +343,7 @@ _COLLECTIVES = (
     *(_barrier, _all_reduce, _reduce, _broadcast, _all_gather, _all_gather_into_tensor),
     *(_reduce_scatter, _reduce_scatter_tensor, _all_to_all, _all_to_all_single),
 )
-_RENAMED: Dict[str, Callable[..., None]] = {
+_RENAMED: Dict[str, Callable[..., Any]] = {
     "all_gather_single": _all_gather_into_tensor,
     "reduce_scatter_single": _reduce_scatter_tensor,
 }
@@ -327,7 +352,12 @@ _EMULATED: Dict[str, Callable[..., Any]] = {
     "get_rank": _get_rank,
     "get_world_size": _get_world_size,
     "is_initialized": _is_initialized,
+    "get_global_rank": _get_global_rank,
+    "get_process_group_ranks": _get_process_group_ranks,
     **{collective.__name__[1:]: _emulated(collective.__name__[1:], collective) for collective in _COLLECTIVES},
     **{name: _emulated(name, collective) for name, collective in _RENAMED.items() if hasattr(dist, name)},
 }
-_ABSENT = ("new_group", "send", "recv", "isend", "irecv", "batch_isend_irecv", "gather", "scatter")
+_ABSENT = (
+    *("new_group", "send", "recv", "isend", "irecv", "batch_isend_irecv", "P2POp", "gather", "scatter"),
+    *("all_gather_object", "broadcast_object_list"),
+)
