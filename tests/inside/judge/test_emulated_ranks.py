@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
 
-from kernel_matrix.inside.judge.emulated_ranks import RankError, emulate, run_ranks, with_all_ranks
+from kernel_matrix.inside.judge.emulated_ranks import RankError, emulated_collectives, run_ranks, with_all_ranks
 
 pytestmark = pytest.mark.torch
 
@@ -28,7 +28,6 @@ def of_gloo(request, tmp_path_factory):
 def test_each_collective_returns_what_gloo_returns(of_gloo):
     from tests.inside.judge import collectives  # noqa: PLC0415  # needs torch
 
-    emulate()
     found = run_ranks(lambda _rank: collectives.results(), len(of_gloo))
     for mine, theirs in zip(found, of_gloo, strict=True):
         assert mine.keys() == theirs.keys()
@@ -86,20 +85,16 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
 def test_run_ranks_mistake_has_its_own_error(mistake):
-    emulate()
     with pytest.raises(RankError, match=MISTAKES[mistake]):
         run_ranks(lambda rank: mistake(rank, torch.ones(3)), 2)
 
 
 def test_run_ranks_that_raises_error_is_passed_on():
-    emulate()
     with pytest.raises(ValueError, match="no such thing"):
         run_ranks(lambda rank: raises_value_error(rank, torch.ones(3)), 2)
 
 
 def test_default_group_is_known_by_its_name():
-    emulate()
-
     def call(_rank):
         x = torch.ones(3)
         dist.all_reduce(x, group=dist.group.WORLD)
@@ -112,8 +107,7 @@ def test_default_group_is_known_by_its_name():
 
 
 def test_collective_outside_of_the_model_is_refused():
-    emulate()
-    with pytest.raises(RankError, match="called outside of the model"):
+    with emulated_collectives(), pytest.raises(RankError, match="called outside of the model"):
         dist.all_reduce(torch.ones(3))
 
 

@@ -296,7 +296,11 @@ class Batches:
         layout.room_in_place = self._find_room_in_place()
 
     def lend(self, client: WorkerClient, *, capture: bool) -> bool:
-        """Lend memory for batches; return True if ``client`` has captured its calls, otherwise False."""
+        """Lend memory for batches; return True if ``client`` has captured its calls, otherwise False.
+
+        Calls of several ranks are not captured: one that cannot be on one rank would leave the others waiting.
+        """
+        capture = capture and self._layout.ranks == 1
         self._chunk = _chunk_of(self._layout.sets) if capture else 1
         message = self._layout.to_json(self._chunk, capture=capture)
         self._take_back(client.name)

@@ -41,6 +41,16 @@ def test_pieces_that_were_given_back_serve_again():
     assert pieces.used_bytes <= 1000
 
 
+def test_pieces_without_room_lie_elsewhere_and_serve_again():
+    asked = []
+    pieces = Pieces(START, 10, lambda nbytes: asked.append(nbytes) or 77)
+    assert pieces.take(8, 0, None) == START
+    assert pieces.take(8, 0, None) == 77
+    pieces.give_back(77, 8, 0, None)
+    assert pieces.take(8, 0, None) == 77
+    assert (asked, pieces.used_bytes) == ([8], 8)
+
+
 # Bytes of an output, calls → least room: as torch divides pieces of 2 MiB, of 20 MiB, and pieces for one tensor each.
 ROOM = [
     (512, 100, 100 * 512),

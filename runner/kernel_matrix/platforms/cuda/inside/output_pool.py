@@ -15,7 +15,9 @@ import torch
 
 from kernel_matrix.inside.gpu_calls import capture
 from kernel_matrix.inside.memory import Arena
+from kernel_matrix.inside.platform import DeviceError
 from kernel_matrix.platforms.cuda.inside.arenas import ARENAS
+from kernel_matrix.platforms.cuda.inside.libcuda import call
 
 _MIB = 1 << 20
 _SMALL, _LARGE = _MIB, 10 * _MIB
@@ -32,11 +34,17 @@ _kept: List[Any] = []
 
 
 class Pieces:
-    """Pieces of ``nbytes`` from the address ``start`` on; a piece that was given back serves the next of its size."""
+    """Pieces of ``nbytes`` from the address ``start`` on; a piece that was given back serves the next of its size.
 
-    def __init__(self, start: int, nbytes: int) -> None:
+    Where there is no room, ``elsewhere``, if given, returns the address of other memory, or None.
+    """
+
+    def __init__(
+        self, start: int, nbytes: int, elsewhere: Callable[[int], Optional[int]] = lambda _nbytes: None
+    ) -> None:
         self._start = self._next = start
         self._end = start + nbytes
+        self._elsewhere = elsewhere
         self._spare: DefaultDict[int, List[int]] = defaultdict(list)
 
     @property
@@ -49,7 +57,7 @@ class Pieces:
         if self._spare[nbytes]:
             return self._spare[nbytes].pop()
         if self._next + nbytes > self._end:
-            return None
+            return self._elsewhere(nbytes)
         self._next += nbytes
         return self._next - nbytes
 
@@ -64,7 +72,12 @@ class CudaOutputPool:
     def __init__(self, arena: Arena) -> None:
         memory = arena.tensor
         self._counted = memory.numel()
-        self._pieces = Pieces(memory.data_ptr(), memory.numel())
+        self._others: List[ctypes.c_ulonglong] = []
+        # A rank that lacked room would leave the others waiting in a collective. Its outputs are then seen to lie
+        # elsewhere, and all ranks copy theirs.
+        has_ranks = torch.distributed.is_available() and torch.distributed.is_initialized()
+        elsewhere = (self._allocate_elsewhere,) if has_ranks else ()
+        self._pieces = Pieces(memory.data_ptr(), memory.numel(), *elsewhere)
         functions = _ALLOCATE(self._pieces.take), _FREE(self._pieces.give_back)
         _kept.append(functions)
         take, give_back = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
@@ -93,6 +106,19 @@ class CudaOutputPool:
         ARENAS.count(self._counted)
         torch._C._cuda_clearCublasWorkspaces()  # noqa: SLF001  # torch keeps them, and one may lie in the arena
         torch.cuda.empty_cache()
+        for address in self._others:
+            call("cuMemFree_v2", address)
+        self._others.clear()
+
+    def _allocate_elsewhere(self, nbytes: int) -> Optional[int]:
+        """Allocate memory outside of the arena; None if there is too little."""
+        address = ctypes.c_ulonglong()
+        try:
+            call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(nbytes))
+        except DeviceError:
+            return None
+        self._others.append(address)
+        return address.value
 
 
 def open_pool(arena: Arena) -> Optional[CudaOutputPool]:
