@@ -64,7 +64,7 @@ _LEADER = """
 import os, socket, sys
 from pathlib import Path
 from kernel_matrix.inside.wire import MAX_FROM_JUDGE, Channel
-from kernel_matrix.inside.worker.ranks import serve_ranks
+from kernel_matrix.inside.worker.rank_leader import serve_ranks
 
 channel = Channel(socket.socket(fileno=os.dup(0)), MAX_FROM_JUDGE)
 serve_ranks(channel, Path(sys.argv[1]), "cpu", None, int(sys.argv[2]))

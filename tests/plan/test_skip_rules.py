@@ -307,14 +307,17 @@ def test_groups_of_one_rank_and_on_a_cpu_are_the_devices():
 
 def test_ranks_need_as_many_matching_devices(plan, facts):
     ranks = selected(problem("all_reduce", ranks=2))
-    (_, h200) = reasons_of_axes(plan(ranks, facts=facts))
+    (cpu, h200) = reasons_of_axes(plan(ranks, facts=facts))
+    assert cpu.kind is SkipReason.LANGUAGE_NOT_SUPPORTED
     assert h200.kind is SkipReason.NO_SUCH_GPU
     assert h200.text == "2 ranks need 2 devices that match h200, and this host has 1"
-    assert reasons_of_axes(plan(ranks, facts=replace(facts, gpus=(CPU_DEVICE, *fleet_of(2))))) == [None, None]
+    assert reasons_of_axes(plan(ranks, facts=replace(facts, gpus=(CPU_DEVICE, *fleet_of(2)))))[1] is None
 
 
 def test_ranks_need_a_sandbox_with_a_network_of_its_own(plan, facts):
-    ranks = selected(problem("all_reduce", ranks=2))
+    of = problem("all_reduce", ranks=2)
+    ranks = selected(of, candidate("all_reduce/good", language=Language.TORCH))
+    assert reasons_of_axes(plan(ranks, facts=facts))[0] is None
     reasons = reasons_of_axes(plan(ranks, facts=replace(facts, own_network=False)))
     assert reasons[0].kind is SkipReason.NO_SANDBOX
     assert reasons_of_axes(plan(selected(), facts=replace(facts, own_network=False))) == [None, None]

@@ -207,7 +207,7 @@ class Plan:
         policy, target = task.settings.policy, spot.target
         reason = self._excluded(spot, row, kind, mask)
         reason = reason or self._skip_rules.of_cell(target, spot.dtype, kind.language, policy.clocks)
-        reason = reason or self._skip_rules.of_ranks(target, row.selected.problem.ranks)
+        reason = reason or self._skip_rules.of_ranks(target, row.selected.problem.ranks, kind.language)
         if reason is not None or target.device is None or not target.platform.IS_ACCELERATOR:
             return reason
         usable = usable_bytes(target.device, policy)

@@ -77,11 +77,12 @@ class SkipRules:
             self._found[key] = self._first(target, dtype, language, clocks)
         return self._found[key]
 
-    def of_ranks(self, target: Target, ranks: int) -> Skip | None:
+    def of_ranks(self, target: Target, ranks: int, language: Language) -> Skip | None:
         """Return the reason to skip cells on ``target`` whose calls are made by several ranks together."""
-        key = (target.gpu.name, target.toolchain.name, ranks)
+        key = (target.gpu.name, target.toolchain.name, ranks, language)
         if key not in self._found:
             questions = (
+                (SkipReason.LANGUAGE_NOT_SUPPORTED, lambda: self._interpreter(target, language)),
                 (SkipReason.NO_SUCH_GPU, lambda: self._devices(target, ranks)),
                 (SkipReason.NO_SANDBOX, self._network),
             )
@@ -181,6 +182,11 @@ class SkipRules:
             but = f", but {', '.join(others)}" if others else ""
             return f"this host has no {kind}{but}{f': {self.host.gpu_reason}' if self.host.gpu_reason else ''}"
         return f"no {kind} here is {target.gpu.name} ({_conditions(target.gpu)}); here: {', '.join(here)}"
+
+    def _interpreter(self, target: Target, language: Language) -> str | None:
+        if not target.platform.interprets(language):
+            return None
+        return f"{language.value} is interpreted on a {target.platform.TITLE}, where no rank reaches another's memory"
 
     def _devices(self, target: Target, ranks: int) -> str | None:
         here = len(devices_matching(target.gpu, self.host.gpus))

@@ -30,7 +30,7 @@ from kernel_matrix.inside.problem_check.job import (
     one_line,
 )
 from kernel_matrix.inside.wire import MAX_FROM_JUDGE, MAX_FROM_WORKER, CallFailure, Channel
-from kernel_matrix.inside.worker.ranks import serve_ranks
+from kernel_matrix.inside.worker.rank_leader import serve_ranks
 from kernel_matrix.inside.worker.service import serve
 from kernel_matrix.model.enums import Role, Stage, Status
 from kernel_matrix.model.messages import JudgeJob, JudgeTimeouts

@@ -48,7 +48,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if arguments.ranks == 1:
         serve(channel, arguments.code, arguments.device, arguments.artifact)
     else:
-        from kernel_matrix.inside.worker.ranks import serve_ranks  # noqa: PLC0415  # few cells need it
+        from kernel_matrix.inside.worker.rank_leader import serve_ranks  # noqa: PLC0415  # few cells need it
 
         serve_ranks(channel, arguments.code, arguments.device, arguments.artifact, arguments.ranks)
     return 0

@@ -16,7 +16,7 @@ from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.inside.judge.workload_runner import WorkloadRunner
 from kernel_matrix.inside.phases import Phases
 from kernel_matrix.inside.wire import MAX_FROM_JUDGE, MAX_FROM_WORKER, Channel
-from kernel_matrix.inside.worker.ranks import serve_ranks
+from kernel_matrix.inside.worker.rank_leader import serve_ranks
 from kernel_matrix.model.enums import Status
 from tests.inside.sessions import make_job
 from tests.inside.workers import TIMEOUTS
@@ -129,7 +129,7 @@ def test_honest_candidate_of_two_ranks_passes_and_is_timed(tmp_path):
         (HONEST.replace("sum(parts)", "sum(parts) if rank == 0 else sum(parts)[1:]"), Status.INCORRECT_SHAPE),
         ("raise ValueError('of one rank')\n        " + HONEST, Status.RUNTIME_ERROR),
         ("if rank:\n            raise ValueError('of one rank')\n        " + HONEST, Status.RUNTIME_ERROR),
-        ("if rank:\n            os.kill(os.getpid(), signal.SIGSEGV)\n        " + HONEST, Status.CRASHED),
+        ("if rank:\n            os.kill(os.getpid(), signal.SIGKILL)\n        " + HONEST, Status.CRASHED),
         ("if rank:\n            os._exit(0)\n        " + HONEST, Status.CRASHED),
     ],
     ids=["no exchange", "wrong on one", "other shape on one", "both raise", "one raises", "one dies", "one leaves"],

@@ -250,6 +250,7 @@ def _end_like(number: int, pid: int) -> NoReturn:
     if os.WIFSIGNALED(status):
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
+        leave(128 + os.WTERMSIG(status))  # process 1 of a namespace cannot end itself by a signal
     leave(os.WEXITSTATUS(status) or 1)
 
 
