@@ -142,9 +142,9 @@ class RankLeader:
         """
         while True:
             kind, sequence, payload, descriptors = self._channel.receive_with_descriptors()
-            self._read_what_is_owed()
             if kind is FrameKind.BYE:
                 return
+            self._read_what_is_owed()
             if kind is FrameKind.LOAD and not self._has_unpacked():
                 continue
             try:
@@ -248,7 +248,8 @@ def _end_like(number: int, pid: int) -> NoReturn:
     status = os.waitpid(pid, 0)[1]
     sys.stderr.write(f"rank {number} has ended without an answer\n")
     if os.WIFSIGNALED(status):
-        signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        with suppress(OSError):  # of a signal that has no handler
+            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
         leave(128 + os.WTERMSIG(status))  # process 1 of a namespace cannot end itself by a signal
     leave(os.WEXITSTATUS(status) or 1)
