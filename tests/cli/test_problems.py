@@ -136,7 +136,7 @@ def test_a_list_warns_of_what_it_leaves_out(folder):
     (folder / "problems/softmax/candidates/lost.toml").write_text('expect = "passed"\n')
     done = kernel_matrix("candidates", "list", cwd=folder)
     assert done.returncode == 0
-    assert "lost.toml: describes lost.py, but neither lost.py nor" in done.stderr
+    assert "lost.toml: describes lost.py, but neither lost.py, lost.cu nor lost.hip" in done.stderr
 
 
 # ---- try
