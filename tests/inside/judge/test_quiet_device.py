@@ -1,6 +1,7 @@
 """Fills of a quiet and of a busy device, with a clock that moves as the test says."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -116,3 +117,17 @@ def test_platform_without_a_device_is_quiet():
 
 def test_device_that_was_not_learnt_is_quiet():
     assert QuietDevice(SimpleNamespace(IS_ACCELERATOR=True)).wait()
+
+
+def test_device_of_each_rank_is_filled(monkeypatch):
+    chosen = []
+    device = Device(lambda _fill: USUAL_NS)
+    device.on_device = lambda rank: nullcontext(chosen.append(rank))
+    monkeypatch.setattr(quiet_device, "time", device)
+    made = QuietDevice(device, 2)
+    made.learn()
+    assert chosen == [0, 1]
+    for memory in made._memory:
+        memory.fill_(1)
+    assert made.wait()
+    assert [bool(memory.any()) for memory in made._memory] == [False, False]

@@ -1,4 +1,4 @@
-"""Whether a device does nothing but the judge's work, before it is another contestant's turn.
+"""Whether devices do nothing but the judge's work, before it is another contestant's turn.
 
 A candidate that is paused queues no more work, but what it has queued on a GPU goes on, and takes time from the others.
 """
@@ -6,7 +6,8 @@ A candidate that is paused queues no more work, but what it has queued on a GPU 
 from __future__ import annotations
 
 import time
-from typing import Optional
+from contextlib import nullcontext
+from typing import List, Sequence
 
 import torch
 
@@ -26,11 +27,12 @@ WAIT_S = 0.5
 
 
 class QuietDevice:
-    """Watches one device by filling some memory of its own; on a platform without a device it is always quiet."""
+    """Watches the device of each rank by filling some memory of its own; without a device it is always quiet."""
 
-    def __init__(self, platform: InsidePlatform) -> None:
+    def __init__(self, platform: InsidePlatform, ranks: int = 1) -> None:
         self._platform = platform
-        self._memory: Optional[torch.Tensor] = None
+        self._ranks = ranks
+        self._memory: List[torch.Tensor] = []
         self._usual_ns = 0
 
     def learn(self) -> None:
@@ -40,7 +42,7 @@ class QuietDevice:
         """
         if not self._platform.IS_ACCELERATOR:
             return
-        memory = torch.empty(FILLED_BYTES, dtype=torch.uint8, device=self._platform.TORCH_DEVICE)
+        memory = [self._new_memory(rank) for rank in range(self._ranks)]
         fills = sorted(self._fill_ns(memory) for _ in range(LEARNT_FILLS))
         self._usual_ns = fills[0]
         if fills[-1 - SLOW_AT_MOST] <= self._usual_ns + EXCESS_NS:
@@ -50,7 +52,7 @@ class QuietDevice:
         """Wait until the device is quiet; return False if it stays busy."""
         deadline = time.monotonic() + WAIT_S
         quick = 0
-        while self._memory is not None and quick < QUICK_IN_A_ROW:
+        while self._memory and quick < QUICK_IN_A_ROW:
             if self._fill_ns(self._memory) <= self._usual_ns + EXCESS_NS:
                 quick += 1
             elif time.monotonic() > deadline:
@@ -59,9 +61,15 @@ class QuietDevice:
                 quick = 0
         return True
 
-    def _fill_ns(self, memory: torch.Tensor) -> int:
+    def _new_memory(self, rank: int) -> torch.Tensor:
+        with self._platform.on_device(rank) if self._ranks > 1 else nullcontext():
+            return torch.empty(FILLED_BYTES, dtype=torch.uint8, device=self._platform.TORCH_DEVICE)
+
+    def _fill_ns(self, memory: Sequence[torch.Tensor]) -> int:
+        """Return how long a fill of all devices takes, which is that of the busiest."""
         self._platform.synchronize()
         started = time.perf_counter_ns()
-        memory.zero_()
+        for one in memory:
+            one.zero_()
         self._platform.synchronize()
         return time.perf_counter_ns() - started

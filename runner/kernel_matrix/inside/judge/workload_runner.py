@@ -93,7 +93,7 @@ class WorkloadRunner:
         self._timed = False
         self._watch: Optional[SensorWatch] = None
         self._counter: Optional[EnergyCounter] = None
-        self._quiet = QuietDevice(load_platform(job.device))
+        self._quiet = QuietDevice(load_platform(job.device), job.ranks)
         self._earlier = earlier or EarlierCells()
         self._loaded = list(self._earlier.clients)
         self._last: Optional[WorkloadState] = None
