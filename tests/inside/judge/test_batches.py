@@ -667,9 +667,18 @@ def test_batch_layout_of_ranks_has_a_segment_for_each():
     layout = BatchLayout(SimpleNamespace(ranks=2, like=like), [torch.zeros(5), torch.zeros(9)], 4)
     (first, second) = layout.to_json(1, capture=False)["ranks"]
     assert [first["strides"][1], second["strides"][1]] == [stop - start for start, stop in layout.output_row.segments]
-    assert [one["output_bytes"] for one in (first, second)] == [4 * first["strides"][1], 4 * second["strides"][1]]
+    assert [one["output_bytes"] for one in (first, second)] == [4 * second["strides"][1]] * 2
     assert [len(one["inputs"]) for one in (first, second)] == [1, 1]
     assert [spec.offset for spec in layout.inputs] == [512, layout.input_row.segments[1][0] + 512]
+
+
+def test_batch_memory_of_a_rank_is_all_that_it_may_claim_in_place():
+    like = (torch.empty(1 << 20, device="meta"),) * 2
+    layout = BatchLayout(SimpleNamespace(ranks=2, like=like), [torch.zeros(1)] * 2, 4)
+    layout.room_in_place = 1
+    made = Batches.__new__(Batches)
+    made._layout = layout
+    assert made._most_in_place() == layout.memory_sizes(1)[1] < layout.all_output_bytes
 
 
 def test_batch_rows_of_ranks_come_back_where_they_were_sent():

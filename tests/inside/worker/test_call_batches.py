@@ -54,7 +54,7 @@ class Lender:
     def lend(self, *, capture=False):
         """Lend a first batch; return whether its calls are captured."""
         message = self.layout.to_json(self.chunk, capture=capture)
-        sizes = (self.layout.input_bytes * self.layout.sets, self.layout.output_memory_bytes)
+        sizes = self.layout.memory_sizes(0)
         self.close()
         self.inputs, self.outputs = self._memory = [cpu.create_arena(size) for size in sizes]
         self.fill(0)

@@ -109,11 +109,6 @@ class BatchLayout:
         return [call.document for call in calls], RowLayout.of([call.tensors for call in calls])
 
     @property
-    def output_memory_bytes(self) -> int:
-        """Return the size of the memory for outputs, copied or in place."""
-        return max(self.all_output_bytes, self.room_in_place)
-
-    @property
     def all_output_bytes(self) -> int:
         """Return the size of memory with a row for each set's outputs."""
         return self.output_bytes * self.sets
@@ -170,9 +165,13 @@ class BatchLayout:
         return [one for pair in zip(self.arguments, of_ranks) for one in decode_arguments(*pair)]
 
     def memory_sizes(self, rank: int) -> Tuple[int, int]:
-        """Return the sizes of the memory for all sets' inputs and outputs of a rank."""
-        (first, stop), (start, end) = self.input_row.segments[rank], self.output_row.segments[rank]
-        return (stop - first) * self.sets, max((end - start) * self.sets, self.room_in_place)
+        """Return the sizes of the memory for all sets' inputs and outputs of a rank; for outputs all have the same.
+
+        What one rank says of its outputs in place must be possible in the memory of each.
+        """
+        start, stop = self.input_row.segments[rank]
+        widest = max(end - begin for begin, end in self.output_row.segments)
+        return (stop - start) * self.sets, max(widest * self.sets, self.room_in_place)
 
     def to_json(self, chunk: int, *, capture: bool) -> Any:
         """Return its form on the wire."""
@@ -403,8 +402,8 @@ class Batches:
         return room if fits and layout.sets * len(layout.outputs) <= MOST_PLACES else 0
 
     def _most_in_place(self) -> int:
-        """Return the size of the memory in which outputs may be computed in place; 0 where they are copied."""
-        return self._layout.output_memory_bytes if self._layout.room_in_place else 0
+        """Return the size of a rank's memory in which outputs may be computed in place; 0 where they are copied."""
+        return self._layout.memory_sizes(0)[1] if self._layout.room_in_place else 0
 
     def _around_outputs(self, rows: torch.Tensor) -> str:
         """Check the guards of all outputs."""
