@@ -62,6 +62,20 @@ print(json.dumps(told))
 )
 
 
+KEPT = (
+    GROUP
+    + """
+import fcntl, subprocess
+from kernel_matrix.lease import KeptProcesses
+terms = LeaseTerms(wait_s=10, clocks=ClockPolicy.OBSERVE)
+TRY = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+with hold(group, terms, lock_dir=locks, kept=KeptProcesses()):
+    tries = [subprocess.run([sys.executable, "-c", TRY, file], capture_output=True) for file in locks.glob("*.lock")]
+print(json.dumps([b"BlockingIOError" in one.stderr for one in tries]))
+"""
+)
+
+
 def uuids_of(board, count: int) -> list[str]:
     """Put so many GPUs into the world; return their UUIDs, descending."""
     uuids = [f"{board.uuid[:-1]}{number}" for number in range(count)]
@@ -83,6 +97,12 @@ def test_overlapping_pairs_are_held_in_turn_without_a_deadlock(board, tmp_path):
     seen = [json.loads(fighter.communicate(timeout=RUN_LIMIT_S)[0]) for fighter in fighters]
     assert seen == [[[[False, False], "proven"]] * ROUNDS] * 2
     assert all(board.driver.state(uuid).is_given_back for uuid in (high, middle, low))
+
+
+def test_group_of_a_lane_that_keeps_processes_has_the_locks_of_all(board, tmp_path):
+    pair = uuids_of(board, 2)
+    holder = board.driver.start(board.program + KEPT, str(tmp_path), ",".join(pair))
+    assert json.loads(holder.communicate(timeout=RUN_LIMIT_S)[0]) == [True, True]
 
 
 def test_group_sees_own_and_foreign_processes_on_each_device(board, tmp_path, tenant):

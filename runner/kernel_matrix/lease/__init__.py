@@ -217,7 +217,8 @@ def hold(
         reap: Function called under the lock that removes leftovers of dead runners and returns a line for each.
         lock_dir: Folder of the lock files and journals, on a local disk; by default :func:`lock_folder`.
         cancelled: Function polled while waiting; ``True`` cancels the wait.
-        kept: Processes that stay on the device from lease to lease; they count as the cell's own. Not for groups.
+        kept: Processes that stay on the device from lease to lease; they count as the cell's own. None stay on
+            a group.
 
     Raises:
         GpuBusyError: A device is not free within ``terms.wait_s``; the message names its users.
@@ -226,6 +227,8 @@ def hold(
         GpuSettingError: A dead owner's settings cannot be undone, or ``terms`` require a lock that fails.
         InfrastructureError: A lock file or a device cannot be used.
     """
+    if gpu.ranks:
+        kept = None  # it keeps the lock of one device
     with ExitStack() as undo:
         leases = [
             undo.enter_context(_hold_one(one, terms, reap=reap, lock_dir=lock_dir, cancelled=cancelled, kept=kept))
