@@ -688,11 +688,11 @@ def test_batch_rows_of_ranks_come_back_where_they_were_sent():
     sent = torch.randint(0, 256, (4, layout.input_bytes), dtype=torch.uint8)
     rows.fill(sent)
     assert torch.equal(rows.inputs_now(), sent)
-    rows.poison()
+    rows.arenas.poison()
     taken = torch.zeros(layout.all_output_bytes, dtype=torch.uint8)
     rows.take(taken, in_place=False)
     assert bool((taken == POISON).all())
-    rows.close()
+    rows.arenas.close()
 
 
 def test_batch_places_of_ranks_lie_in_each_ones_part():

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import random
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -23,10 +22,11 @@ from kernel_matrix.inside.arguments import decode_arguments
 from kernel_matrix.inside.input_generation import seed_torch
 from kernel_matrix.inside.judge.bits import same_bits
 from kernel_matrix.inside.judge.input_supply import FRESH
-from kernel_matrix.inside.judge.lent_buffers import POISON, as_empty
+from kernel_matrix.inside.judge.lent_buffers import POISON, RankArenas, as_empty, for_ranks, rank_message
 from kernel_matrix.inside.judge.verification import GLANCED
 from kernel_matrix.inside.judge.worker_client import CallResult, calls_of_ranks
 from kernel_matrix.inside.memory import RowLayout, TensorSpec, guards
+from kernel_matrix.inside.rank_parts import parts_of_ranks
 from kernel_matrix.inside.wire import MOST_PLACES, Places, unpack_places
 from kernel_matrix.model.enums import Role
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from kernel_matrix.inside.judge.lent_buffers import CallArguments
     from kernel_matrix.inside.judge.reference import ReferenceModel
     from kernel_matrix.inside.judge.worker_client import CallTimes, WorkerClient
-    from kernel_matrix.inside.memory import Arena
     from kernel_matrix.inside.platform import InsidePlatform
     from kernel_matrix.inside.wire import OutputsClaim
 
@@ -94,9 +93,7 @@ class BatchLayout:
         self.ranks = reference.ranks
         calls = calls_of_ranks(inputs, self.ranks)
         self.arguments, self.input_row = self.place(calls)
-        each = len(reference.like) // self.ranks
-        like = [as_empty(tensor) for tensor in reference.like]
-        self.output_row = RowLayout.of([like[rank * each : (rank + 1) * each] for rank in range(self.ranks)])
+        self.output_row = RowLayout.of(parts_of_ranks([as_empty(tensor) for tensor in reference.like], self.ranks))
         self.inputs, self.input_bytes = self.input_row.specs, self.input_row.nbytes
         self.outputs, self.output_bytes = self.output_row.specs, self.output_row.nbytes
         self.sets = sets
@@ -124,10 +121,10 @@ class BatchLayout:
         Raises:
             WireError: For places that are not possible.
         """
-        each, size = used // self.ranks, len(payload) // self.ranks
+        each = used // self.ranks
         of_ranks = [
-            unpack_places(payload[rank * size : (rank + 1) * size], self.output_sizes(rank), calls, each)
-            for rank in range(self.ranks)
+            unpack_places(part, self.output_sizes(rank), calls, each)
+            for rank, part in enumerate(parts_of_ranks(payload, self.ranks))
         ]
         if not all(of_ranks):
             return ()
@@ -175,18 +172,13 @@ class BatchLayout:
 
     def to_json(self, chunk: int, *, capture: bool) -> Any:
         """Return its form on the wire."""
-        messages = [self._of_rank(rank, chunk, capture=capture) for rank in range(self.ranks)]
-        return messages[0] if self.ranks == 1 else {"ranks": messages}
+        return for_ranks([self._of_rank(rank, chunk, capture=capture) for rank in range(self.ranks)])
 
     def _of_rank(self, rank: int, chunk: int, *, capture: bool) -> Dict[str, Any]:
         (first, stop), (start, end) = self.input_row.segments[rank], self.output_row.segments[rank]
-        input_bytes, output_bytes = self.memory_sizes(rank)
+        specs = self.input_row.ranks[rank], self.output_row.ranks[rank]
         return {
-            "arguments": self.arguments[rank],
-            "inputs": [spec.to_json() for spec in self.input_row.ranks[rank]],
-            "outputs": [spec.to_json() for spec in self.output_row.ranks[rank]],
-            "input_bytes": input_bytes,
-            "output_bytes": output_bytes,
+            **rank_message(self.arguments[rank], *specs, self.memory_sizes(rank)),
             "strides": (stop - first, end - start),
             "sets": self.sets,
             "chunk": chunk,
@@ -196,68 +188,34 @@ class BatchLayout:
 
 
 class LentRows:
-    """Memory that a contestant has for batches: of each rank a row per set, for inputs and for outputs."""
+    """Memory that a contestant has for batches: a row per set in each arena."""
 
     def __init__(self, platform: InsidePlatform, layout: BatchLayout) -> None:
         self._layout = layout
-        self._arenas: List[Tuple[Arena, Arena]] = []
-        for rank in range(layout.ranks):
-            with platform.on_device(rank) if layout.ranks > 1 else nullcontext():
-                inputs, outputs = (platform.create_arena(nbytes) for nbytes in layout.memory_sizes(rank))
-                self._arenas.append((inputs, outputs))
-
-    @property
-    def descriptors(self) -> Tuple[int, ...]:
-        """Descriptors of inputs and outputs, rank by rank."""
-        return tuple(arena.descriptor for pair in self._arenas for arena in pair)
+        self.arenas = RankArenas(platform, [layout.memory_sizes(rank) for rank in range(layout.ranks)])
 
     def fill(self, sent: torch.Tensor) -> None:
         """Copy the rows of all inputs to their ranks."""
-        for (start, stop), (inputs, _) in zip(self._layout.input_row.segments, self._arenas):
-            inputs.tensor.view(self._layout.sets, -1).copy_(sent[:, start:stop])
-
-    def poison(self) -> None:
-        """Fill the memory for outputs with the pattern that no output has."""
-        for _, outputs in self._arenas:
-            outputs.tensor.fill_(POISON)
-
-    def publish_inputs(self) -> None:
-        """Let the contestant see the inputs."""
-        for inputs, _ in self._arenas:
-            inputs.publish()
-
-    def publish_outputs(self) -> None:
-        """Let the contestant see the memory for outputs."""
-        for _, outputs in self._arenas:
-            outputs.publish()
+        for (start, stop), arena in zip(self._layout.input_row.segments, self.arenas.inputs):
+            arena.tensor.view(self._layout.sets, -1).copy_(sent[:, start:stop])
 
     def take(self, memory: torch.Tensor, *, in_place: bool) -> None:
         """Copy the outputs to ``memory``: rows, or what lies at the start of each rank's memory."""
+        self.arenas.fetch_outputs()
         if in_place:
-            parts = memory.view(len(self._arenas), -1)
-            for part, (_, outputs) in zip(parts, self._arenas):
-                outputs.fetch()
-                part.copy_(outputs.tensor[: len(part)])
+            for part, arena in zip(memory.view(self._layout.ranks, -1), self.arenas.outputs):
+                part.copy_(arena.tensor[: len(part)])
             return
         rows = memory.view(self._layout.sets, -1)
-        for (start, stop), (_, outputs) in zip(self._layout.output_row.segments, self._arenas):
-            outputs.fetch()
+        for (start, stop), arena in zip(self._layout.output_row.segments, self.arenas.outputs):
             nbytes = (stop - start) * self._layout.sets
-            rows[:, start:stop].copy_(outputs.tensor[:nbytes].view(self._layout.sets, -1))
+            rows[:, start:stop].copy_(arena.tensor[:nbytes].view(self._layout.sets, -1))
 
     def inputs_now(self) -> torch.Tensor:
         """Return the rows of all inputs as they are now; of several ranks, a copy."""
-        found = []
-        for inputs, _ in self._arenas:
-            inputs.fetch()
-            found.append(inputs.tensor.view(self._layout.sets, -1))
+        self.arenas.fetch_inputs()
+        found = [arena.tensor.view(self._layout.sets, -1) for arena in self.arenas.inputs]
         return found[0] if len(found) == 1 else torch.cat([one.to(found[0].device) for one in found], 1)
-
-    def close(self) -> None:
-        """Take the memory back."""
-        for pair in self._arenas:
-            for arena in pair:
-                arena.close()
 
 
 class Batches:
@@ -306,8 +264,8 @@ class Batches:
         lent = self._memory[client.name] = LentRows(self._platform, self._layout)
         lent.fill(self._sent)
         self._platform.synchronize()
-        lent.publish_inputs()
-        captured, used_bytes = client.lend_batches(message, lent.descriptors, self._most_in_place())
+        lent.arenas.publish_inputs()
+        captured, used_bytes = client.lend_batches(message, lent.arenas.descriptors, self._most_in_place())
         if used_bytes:
             self._in_place[client.name] = used_bytes
         return captured
@@ -326,17 +284,17 @@ class Batches:
         # Of all contestants in place the same, so that taking it takes equally long.
         used = max(self._in_place.values()) * self._layout.ranks if in_place else self._layout.all_output_bytes
         lent = self._memory[client.name]
-        lent.poison()
+        lent.arenas.poison()
         taken = torch.empty(used, dtype=torch.uint8, device=self._sent.device)
         self._platform.synchronize()
-        lent.publish_outputs()
+        lent.arenas.publish_outputs()
 
         def deliver() -> None:
             lent.fill(self._sent)
             for flush in self._flushes:
                 flush.zero_()  # after the inputs, which empties the cache
             self._platform.synchronize()
-            lent.publish_inputs()
+            lent.arenas.publish_inputs()
 
         def take() -> None:
             lent.take(taken, in_place=in_place)
@@ -476,7 +434,7 @@ class Batches:
 
     def _new_flush(self, rank: int) -> torch.Tensor:
         """Return memory on the device of ``rank`` that is written to empty its cache."""
-        with self._platform.on_device(rank) if self._layout.ranks > 1 else nullcontext():
+        with self._platform.on_device(rank):
             nbytes = 2 * self._platform.cache_bytes()
             return torch.empty(nbytes, dtype=torch.uint8, device=self._platform.TORCH_DEVICE)
 
@@ -485,7 +443,7 @@ class Batches:
         self._in_place.pop(name, None)
         lent = self._memory.pop(name, None)
         if lent is not None:
-            lent.close()
+            lent.arenas.close()
 
 
 def batches_of(

@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 
 from kernel_matrix.inside.input_generation import tensors_in
+from kernel_matrix.inside.rank_parts import parts_of_ranks
 
 _REDUCTIONS: Dict[Any, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     dist.ReduceOp.SUM: torch.add,
@@ -111,8 +112,7 @@ def with_all_ranks(module: ModuleType, ranks: int) -> ModuleType:
         return [argument for arguments in drawn for argument in arguments]
 
     def forward(model: Any, *arguments: Any) -> Tuple[torch.Tensor, ...]:
-        each = len(arguments) // ranks
-        of_rank = [arguments[rank * each : (rank + 1) * each] for rank in range(ranks)]
+        of_rank = parts_of_ranks(arguments, ranks)
         return _join(run_ranks(lambda rank: module.Model.forward(model, *of_rank[rank]), ranks, arguments))
 
     vars(joint)["get_inputs"] = get_inputs
@@ -150,7 +150,8 @@ def run_ranks(call: Callable[[int], Any], ranks: int, arguments: Sequence[Any] =
         for thread in threads:
             thread.join()
     if errors:
-        raise next((error for error in errors.values() if not isinstance(error, RankError)), *list(errors.values())[:1])
+        own = [error for error in errors.values() if not isinstance(error, RankError)]
+        raise (own or list(errors.values()))[0]
     return returned
 
 

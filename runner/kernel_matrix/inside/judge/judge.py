@@ -223,8 +223,9 @@ class JudgeSession:
         platform = load_platform(self._job.device)
         os.environ.update(platform.judge_settings())
         platform.open_device()
-        if self._job.ranks > 1 and platform.missing_path(self._job.ranks):
-            raise finding(Status.UNSUPPORTED, Stage.START, platform.missing_path(self._job.ranks))
+        missing = platform.missing_path(self._job.ranks)
+        if missing:
+            raise finding(Status.UNSUPPORTED, Stage.START, missing)
         self._earlier.environment = self._earlier.environment or read_environment(platform)
         for client in clients:
             if client.name in self._clients:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import torch
 
 from kernel_matrix.inside.judge.red_zones import RedZones
 from kernel_matrix.inside.memory import Arena, TensorSpec, lay_out
 from kernel_matrix.inside.platform import InsidePlatform
+from kernel_matrix.inside.rank_parts import parts_of_ranks
 
 POISON = 0xFF  # fills output buffers before a call: NaN in every floating dtype
 
@@ -24,52 +24,86 @@ class CallArguments:
     tensors: List[torch.Tensor]
 
 
-@dataclass
-class RankBuffers:
-    """The buffers of one rank."""
+class RankArenas:
+    """Memory that a contestant has: of each rank, on its device, an arena for inputs and one for outputs."""
 
-    inputs: Arena
-    outputs: Arena
-    input_specs: List[TensorSpec]
-    output_specs: List[TensorSpec]
-    zones: Tuple[RedZones, ...]
-    message: Any
-    """What the rank is told of them."""
+    def __init__(self, platform: InsidePlatform, sizes: Sequence[Tuple[int, int]]) -> None:
+        """Allocate arenas of these sizes, inputs and outputs, one pair per rank."""
+        self.inputs: List[Arena] = []
+        self.outputs: List[Arena] = []
+        for rank, (input_bytes, output_bytes) in enumerate(sizes):
+            with platform.on_device(rank):
+                self.inputs.append(platform.create_arena(input_bytes))
+                self.outputs.append(platform.create_arena(output_bytes))
+
+    @property
+    def descriptors(self) -> Tuple[int, ...]:
+        """Descriptors of inputs and outputs, rank by rank."""
+        return tuple(arena.descriptor for pair in zip(self.inputs, self.outputs) for arena in pair)
+
+    def poison(self) -> None:
+        """Fill the arenas for outputs with the pattern that no output has."""
+        for arena in self.outputs:
+            arena.tensor.fill_(POISON)
+
+    def publish_inputs(self) -> None:
+        """Let the contestant see the inputs."""
+        for arena in self.inputs:
+            arena.publish()
+
+    def publish_outputs(self) -> None:
+        """Let the contestant see the arenas for outputs."""
+        for arena in self.outputs:
+            arena.publish()
+
+    def fetch_inputs(self) -> None:
+        """See what became of the inputs."""
+        for arena in self.inputs:
+            arena.fetch()
+
+    def fetch_outputs(self) -> None:
+        """See the outputs."""
+        for arena in self.outputs:
+            arena.fetch()
+
+    def close(self) -> None:
+        """Take the memory back."""
+        for arena in (*self.inputs, *self.outputs):
+            arena.close()
 
 
 class LentBuffers:
-    """Buffers lent to a contestant, and the layout that they were made for."""
+    """Buffers lent to a contestant for single calls, and the layout that they were made for."""
 
     def __init__(
         self, platform: InsidePlatform, layout: Any, calls: Sequence[CallArguments], like: Sequence[torch.Tensor]
     ) -> None:
         """Allocate buffers for the arguments in ``calls``, one per rank, and for outputs like those of all ranks."""
         self.layout = layout
-        self._ranks: List[RankBuffers] = []
-        each = len(like) // len(calls)
-        for rank, call in enumerate(calls):
-            with platform.on_device(rank) if len(calls) > 1 else nullcontext():
-                self._ranks.append(_allocated(platform, call, like[rank * each : (rank + 1) * each]))
-        self._home = self._ranks[0].outputs.tensor.device
-
-    @property
-    def descriptors(self) -> Tuple[int, ...]:
-        """Descriptors of inputs and outputs, rank by rank."""
-        return tuple(arena.descriptor for rank in self._ranks for arena in (rank.inputs, rank.outputs))
-
-    @property
-    def message(self) -> Any:
-        """What the contestant is told of the buffers."""
-        messages = [rank.message for rank in self._ranks]
-        return messages[0] if len(messages) == 1 else {"ranks": messages}
-
-    @property
-    def sizes(self) -> Tuple[int, int]:
+        of_ranks = parts_of_ranks([as_empty(tensor) for tensor in like], len(calls))
+        inputs = [lay_out(call.tensors) for call in calls]
+        outputs = [lay_out(tensors) for tensors in of_ranks]
+        self._input_specs = [specs for specs, _ in inputs]
+        self._output_specs = [specs for specs, _ in outputs]
+        sizes = [(in_bytes, out_bytes) for (_, in_bytes), (_, out_bytes) in zip(inputs, outputs)]
+        self.sizes = (sum(in_bytes for in_bytes, _ in sizes), sum(out_bytes for _, out_bytes in sizes))
         """Bytes of all buffers for inputs, and of all for outputs."""
-        return (
-            sum(rank.message["input_bytes"] for rank in self._ranks),
-            sum(rank.message["output_bytes"] for rank in self._ranks),
-        )
+        self.arenas = RankArenas(platform, sizes)
+        messages = [
+            rank_message(call.document, specs, places, of_rank)
+            for call, specs, places, of_rank in zip(calls, self._input_specs, self._output_specs, sizes)
+        ]
+        self.message = for_ranks(messages)
+        """What the contestant's process, or the one that leads its ranks, is told of the buffers."""
+        self._zones = [
+            RedZones(arena.tensor, specs, kind)
+            for kind, arenas, rows in (
+                ("input", self.arenas.inputs, self._input_specs),
+                ("output", self.arenas.outputs, self._output_specs),
+            )
+            for arena, specs in zip(arenas, rows)
+        ]
+        self._home = self.arenas.outputs[0].tensor.device
 
     @property
     def inputs_now(self) -> Iterator[torch.Tensor]:
@@ -78,72 +112,56 @@ class LentBuffers:
 
     @property
     def _places(self) -> Iterator[torch.Tensor]:
-        return (spec.view(rank.inputs.tensor) for rank in self._ranks for spec in rank.input_specs)
+        pairs = zip(self.arenas.inputs, self._input_specs)
+        return (spec.view(arena.tensor) for arena, specs in pairs for spec in specs)
 
     def fill(self, tensors: Sequence[torch.Tensor]) -> None:
         """Copy the inputs of all ranks to their places."""
         for place, tensor in zip(self._places, tensors):
             place.copy_(tensor)
 
-    def poison(self) -> None:
-        """Fill the buffers for outputs with the pattern that no output has."""
-        for rank in self._ranks:
-            rank.outputs.tensor.fill_(POISON)
-
     def mark(self) -> None:
         """Write new red zones around inputs and outputs."""
-        for rank in self._ranks:
-            for zone in rank.zones:
-                zone.fill()
+        for zone in self._zones:
+            zone.fill()
 
     def damage(self) -> str:
         """Describe the memory around the tensors that was changed; empty if none was."""
-        return next(filter(None, (zone.damage() for rank in self._ranks for zone in rank.zones)), "")
-
-    def publish(self, *, inputs: bool = True) -> None:
-        """Let the contestant see the buffers for outputs, and those for ``inputs``."""
-        for rank in self._ranks:
-            if inputs:
-                rank.inputs.publish()
-            rank.outputs.publish()
-
-    def fetch_inputs(self) -> None:
-        """See what became of the inputs."""
-        for rank in self._ranks:
-            rank.inputs.fetch()
+        return next(filter(None, (zone.damage() for zone in self._zones)), "")
 
     def room_for_outputs(self) -> List[torch.Tensor]:
         """Return new memory of the judge's own device for what is in the buffers for outputs."""
-        return [torch.empty_like(rank.outputs.tensor, device=self._home) for rank in self._ranks]
+        return [torch.empty_like(arena.tensor, device=self._home) for arena in self.arenas.outputs]
 
     def take_outputs(self, memory: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, ...]:
         """Copy the buffers for outputs to ``memory``, and return the outputs there; work may still be queued."""
-        for rank, place in zip(self._ranks, memory):
-            rank.outputs.fetch()
-            place.copy_(rank.outputs.tensor)
-        return tuple(spec.view(place) for rank, place in zip(self._ranks, memory) for spec in rank.output_specs)
+        self.arenas.fetch_outputs()
+        for arena, place in zip(self.arenas.outputs, memory):
+            place.copy_(arena.tensor)
+        return tuple(spec.view(place) for specs, place in zip(self._output_specs, memory) for spec in specs)
 
     def take_back(self) -> None:
         """Close all buffers, and forget what refers to them."""
-        for rank in self._ranks:
-            rank.zones = ()
-            rank.inputs.close()
-            rank.outputs.close()
+        self._zones = []
+        self.arenas.close()
 
 
-def _allocated(platform: InsidePlatform, call: CallArguments, like: Sequence[torch.Tensor]) -> RankBuffers:
-    input_specs, input_bytes = lay_out(call.tensors)
-    output_specs, output_bytes = lay_out([as_empty(tensor) for tensor in like])
-    inputs, outputs = platform.create_arena(input_bytes), platform.create_arena(output_bytes)
-    message = {
-        "arguments": call.document,
-        "inputs": [spec.to_json() for spec in input_specs],
-        "outputs": [spec.to_json() for spec in output_specs],
-        "input_bytes": input_bytes,
-        "output_bytes": output_bytes,
+def rank_message(
+    arguments: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], sizes: Tuple[int, int]
+) -> Dict[str, Any]:
+    """Return what a rank is told of its memory: arguments, places of tensors, and bytes of inputs and outputs."""
+    return {
+        "arguments": arguments,
+        "inputs": [spec.to_json() for spec in inputs],
+        "outputs": [spec.to_json() for spec in outputs],
+        "input_bytes": sizes[0],
+        "output_bytes": sizes[1],
     }
-    zones = RedZones(inputs.tensor, input_specs, "input"), RedZones(outputs.tensor, output_specs, "output")
-    return RankBuffers(inputs, outputs, input_specs, output_specs, zones, message)
+
+
+def for_ranks(messages: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
+    """Return the message for a contestant's only process, or those of all ranks for the process that leads them."""
+    return messages[0] if len(messages) == 1 else {"ranks": messages}
 
 
 def as_empty(like: torch.Tensor) -> torch.Tensor:

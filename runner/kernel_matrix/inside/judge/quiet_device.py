@@ -6,7 +6,6 @@ A candidate that is paused queues no more work, but what it has queued on a GPU 
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
 from typing import List, Sequence
 
 import torch
@@ -62,7 +61,7 @@ class QuietDevice:
         return True
 
     def _new_memory(self, rank: int) -> torch.Tensor:
-        with self._platform.on_device(rank) if self._ranks > 1 else nullcontext():
+        with self._platform.on_device(rank):
             return torch.empty(FILLED_BYTES, dtype=torch.uint8, device=self._platform.TORCH_DEVICE)
 
     def _fill_ns(self, memory: Sequence[torch.Tensor]) -> int:

@@ -36,6 +36,7 @@ from kernel_matrix.inside.judge.reference import DrawnInputs, ReferenceModel
 from kernel_matrix.inside.judge.session_ended import MAX_LOG, SessionEnded, finding
 from kernel_matrix.inside.memory import lay_out
 from kernel_matrix.inside.platform import load_platform
+from kernel_matrix.inside.rank_parts import parts_of_ranks
 from kernel_matrix.inside.wire import (
     CallFailure,
     Channel,
@@ -355,11 +356,12 @@ class WorkerClient:
         lent = self._lend(calls, like)
         began = time.perf_counter_ns()
         lent.fill(tensors)
-        lent.poison()
+        lent.arenas.poison()
         lent.mark()
         self._flush.zero_()  # flushes the cache here too, since a worker's flush is only a claim
         self._platform.synchronize()
-        lent.publish()
+        lent.arenas.publish_inputs()
+        lent.arenas.publish_outputs()
         self._delivered_ns = time.perf_counter_ns() - began
         self._sent, self._frugal = tensors, None
 
@@ -550,7 +552,7 @@ class WorkerClient:
         times = self._times(call)
         now, damage = sent, ""
         if self._compares_inputs(stage):
-            lent.fetch_inputs()
+            lent.arenas.fetch_inputs()
             damage = lent.damage()
             now = tuple(map(_unchanged_or_copy, sent, lent.inputs_now))
         return CallResult(claim, times, outputs, sent, now, damage)
@@ -562,15 +564,15 @@ class WorkerClient:
         remembers how much that was, to take it again before the next call's time begins. Inputs are drawn again.
         """
         self._frugal = None
-        lent.fetch_inputs()
+        lent.arenas.fetch_inputs()
         damage, unchanged = lent.damage(), frugal.fingerprints.unchanged(lent.inputs_now)
         lent_bytes = self.lent_bytes
         self._release(buffers=True, remember=True)
         lent = self._lend([CallArguments([], []) for _ in range(self._ranks)], frugal.like)
         self.lent_bytes = lent_bytes  # those of the call
-        lent.poison()
+        lent.arenas.poison()
         self._platform.synchronize()
-        lent.publish(inputs=False)
+        lent.arenas.publish_outputs()
         with self.watching():
             self._request(FrameKind.HAND_OVER, stage, b"")
             claim = self._parsed(stage, unpack_outputs, self._receive(FrameKind.OUTPUTS, stage))
@@ -611,7 +613,7 @@ class WorkerClient:
         lent = self._lent = LentBuffers(self._platform, layout, calls, like)
         self.lent_bytes = lent.sizes
         try:
-            self._order(FrameKind.BUFFERS, lent.message, lent.descriptors, Stage.LOAD)
+            self._order(FrameKind.BUFFERS, lent.message, lent.arenas.descriptors, Stage.LOAD)
             self._ready(Stage.LOAD)
         finally:
             if left is not None:
@@ -727,10 +729,10 @@ def _unchanged_or_copy(sent: torch.Tensor, now: torch.Tensor) -> torch.Tensor:
 
 def calls_of_ranks(inputs: List[Any], ranks: int) -> List[CallArguments]:
     """Encode the arguments of each rank, which follow one another in ``inputs``."""
-    each = len(inputs) // ranks
-    calls = [CallArguments([], []) for _ in range(ranks)]
-    for rank, call in enumerate(calls):
-        call.document[:] = encoded("get_inputs()", inputs[rank * each : (rank + 1) * each], call.tensors)
+    calls = []
+    for arguments in parts_of_ranks(inputs, ranks):
+        tensors: List[torch.Tensor] = []
+        calls.append(CallArguments(encoded("get_inputs()", arguments, tensors), tensors))
     return calls
 
 

@@ -24,6 +24,7 @@ from typing import Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 from kernel_matrix.inside.artifact import unpack
 from kernel_matrix.inside.hard_exit import leave
 from kernel_matrix.inside.platform import load_platform
+from kernel_matrix.inside.rank_parts import parts_of_ranks
 from kernel_matrix.inside.wire import (
     AWAKE_S,
     MAX_CLAIMED_BYTES,
@@ -81,17 +82,14 @@ def serve_ranks(channel: Channel, code: Path, device: str, artifact: Optional[Pa
     built = artifact is not None
     started: List[_Rank] = []
     for number in range(ranks):
-        started.append(_start(code, device, RankPlace(number, ranks, store, built), [channel, *_channels(started)]))
+        others = [channel, *(rank.channel for rank in started)]
+        started.append(_start(code, device, RankPlace(number, ranks, store, built), others))
     with suppress(PeerGoneError):
         RankLeader(channel, started, device, artifact).serve()
     for rank in started:
         rank.connection.close()
     for rank in started:  # the judge may check the device as soon as this process has ended
         os.waitpid(rank.pid, 0)
-
-
-def _channels(ranks: Sequence[_Rank]) -> List[Channel]:
-    return [rank.channel for rank in ranks]
 
 
 def _start(code: Path, device: str, place: RankPlace, others: Sequence[Channel]) -> _Rank:
@@ -196,8 +194,7 @@ class RankLeader:
             messages = json.loads(payload)["ranks"]
             self._hands_over = any(message["outputs"] for message in messages)
             documents = [json.dumps(message).encode() for message in messages]
-            each = len(descriptors) // len(self._ranks)
-            lent = [descriptors[number * each : (number + 1) * each] for number in range(len(self._ranks))]
+            lent = parts_of_ranks(descriptors, len(self._ranks))
         for rank, document, mine in zip(self._ranks, documents, lent):
             rank.owes = list(self._answers(kind))
             rank.channel.send(kind, sequence, document, mine)
