@@ -149,7 +149,7 @@ class GpuField(Field):
         return found + self.leftovers() + [str(path) for path in self.unfinished_files()]
 
     def lock_is_free(self) -> bool:
-        """Return True if nobody holds the GPU's lock now."""
+        """Return True if no process holds the GPU's lock now."""
         return all(_free(path) for path in self.lock_dir.glob("*.lock"))
 
     def _pausing(self) -> list[Path]:

@@ -61,7 +61,7 @@ def test_two_hundred_rounds_between_two_processes(board, tmp_path):
 
 
 def _check_turns(board):
-    """Who locks has the GPU until the same one resets; and both had their turns."""
+    """Check that each process which locks the clocks is the one that resets them, and that both had turns."""
     functions = (board.lock_function, board.reset_function)
     lines = [words for line in board.driver.log() if (words := line.split())[1] in functions]
     turns = list(zip(lines[::2], lines[1::2], strict=True))

@@ -134,6 +134,21 @@ def test_a_contract_that_makes_no_sense_is_named(root, change, words):
     assert words in reason
 
 
+def test_ranks_are_read_and_count_for_the_digest(root):
+    before = load(root).problems[0]
+    write(root / "half/problem.toml", PROBLEM.replace("flops =", "ranks = 2\nflops ="))
+    after = load(root).problems[0]
+    assert (before.ranks, after.ranks) == (1, 2)
+    assert after.digest != before.digest
+
+
+@pytest.mark.parametrize("flag", ["random", "mutates_inputs"])
+def test_several_ranks_exclude_what_is_judged_for_one(root, flag):
+    write(root / "half/problem.toml", PROBLEM.replace("flops =", f"ranks = 2\n{flag} = true\nflops ="))
+    (reason,) = reasons(load(root))
+    assert reason.endswith(f"{flag}: cannot be combined with several ranks")
+
+
 def test_the_call_of_a_library_lies_beside_the_reference(root):
     before = load(root).problems[0]
     assert before.library is None

@@ -136,7 +136,7 @@ def make_host_record(of: Assignment, context: RunContext, device: DeviceRecord, 
         findings=findings_info(log.scan),
         code=log.code,
         environment=_environment_used(of.image),
-        devices=tuple(map(gpu_document, of.gpu.ranks)),
+        devices=tuple(map(gpu_document, of.gpu.devices)),
         platform_proven=get_platform(of.gpu.platform).PROVEN,
     )
 

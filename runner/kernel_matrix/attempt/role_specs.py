@@ -20,9 +20,8 @@ from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.sandboxes import Mount, ProcessLabels, ResourceLimits, RoleSpec
 from kernel_matrix.scan import SourceScan
 
-HAS_KERNELS = frozenset(
-    {Language.TRITON, Language.CUDA, Language.HIP}
-)  # languages whose candidates must define kernels
+# Languages whose candidates must define kernels.
+HAS_KERNELS = frozenset({Language.TRITON, Language.CUDA, Language.HIP})
 
 GIB = 1 << 30
 

@@ -41,7 +41,7 @@ def sharing_key(request: SessionRequest) -> tuple[Any, ...] | None:
     have nothing in common with the one before.
     """
     of, cell = request.of, request.of.cell
-    alone = cell.protocol.max_sessions > 1 or cell.policy.sanitize or cell.policy.hard_exclusive or of.gpu.ranks
+    alone = cell.protocol.max_sessions > 1 or cell.policy.sanitize or cell.policy.hard_exclusive or of.gpu.devices
     if alone or request.session > 0 or of.attempt > 1:
         return None
     return (of.gpu, of.image, cell.toolchain, cell.dtype, cell.problem, cell.workloads, cell.protocol, cell.policy)

@@ -24,7 +24,7 @@ class _Location(ctypes.Structure):
 
 
 class AllocationProperties(ctypes.Structure):
-    """What memory to allocate: ``CUmemAllocationProp``, or ``hipMemAllocationProp`` with four bytes of room."""
+    """Properties of an allocation: ``CUmemAllocationProp``, or ``hipMemAllocationProp``, which ends in padding."""
 
     _fields_ = (
         ("type", ctypes.c_int),
@@ -39,7 +39,7 @@ class AllocationProperties(ctypes.Structure):
 
 
 class AccessDescription(ctypes.Structure):
-    """Who may access mapped memory, and how: ``CUmemAccessDesc``, ``hipMemAccessDesc``."""
+    """Access of one device to mapped memory: ``CUmemAccessDesc``, ``hipMemAccessDesc``."""
 
     _fields_ = (("location", _Location), ("flags", ctypes.c_int))
 
@@ -141,7 +141,7 @@ class GpuArenas:
         return Arena(descriptor, self._mapped(handle, self._rounded(nbytes), nbytes))
 
     def as_argument(self, descriptor: int) -> ctypes.c_void_p:
-        """Return how the driver is told a descriptor that it imports: its number in place of an address."""
+        """Return the driver's argument for a descriptor to import: the number itself, cast to a pointer."""
         return ctypes.c_void_p(descriptor)
 
     def _mapped(self, handle: ctypes.c_ulonglong, size: int, nbytes: int) -> torch.Tensor:

@@ -217,8 +217,7 @@ def hold(
         reap: Function called under the lock that removes leftovers of dead runners and returns a line for each.
         lock_dir: Folder of the lock files and journals, on a local disk; by default :func:`lock_folder`.
         cancelled: Function polled while waiting; ``True`` cancels the wait.
-        kept: Processes that stay on the device from lease to lease; they count as the cell's own. None stay on
-            a group.
+        kept: Processes that stay on a single device from lease to lease; they count as the cell's own.
 
     Raises:
         GpuBusyError: A device is not free within ``terms.wait_s``; the message names its users.
@@ -227,7 +226,7 @@ def hold(
         GpuSettingError: A dead owner's settings cannot be undone, or ``terms`` require a lock that fails.
         InfrastructureError: A lock file or a device cannot be used.
     """
-    if gpu.ranks:
+    if gpu.devices:
         kept = None  # it keeps the lock of one device
     with ExitStack() as undo:
         leases = [

@@ -39,7 +39,7 @@ class Gpu:
     """Version of the kernel driver, such as ``580.159.04``."""
     cuda_driver: str | None = None
     """Newest toolkit that the driver runs, such as ``13.0``. Records have a field of this name."""
-    ranks: tuple[Gpu, ...] = ()
+    devices: tuple[Gpu, ...] = ()
     """Devices of a group, in the order of ranks; empty for a single device."""
 
     @property
@@ -50,7 +50,7 @@ class Gpu:
     @property
     def members(self) -> tuple[Gpu, ...]:
         """Devices of the group, in the order of ranks; the device itself if it is none."""
-        return self.ranks or (self,)
+        return self.devices or (self,)
 
 
 def group_of(gpus: Iterable[Gpu]) -> Gpu:
@@ -60,7 +60,7 @@ def group_of(gpus: Iterable[Gpu]) -> Gpu:
     """
     members = tuple(sorted(gpus, key=lambda gpu: gpu.uuid))
     uuid = "+".join(gpu.uuid for gpu in members)
-    return replace(members[0], uuid=uuid, memory_bytes=min(gpu.memory_bytes for gpu in members), ranks=members)
+    return replace(members[0], uuid=uuid, memory_bytes=min(gpu.memory_bytes for gpu in members), devices=members)
 
 
 def named(gpus: Iterable[Gpu]) -> str:

@@ -125,11 +125,15 @@ def _read_problem(folder: Path, source: str) -> Problem:
 
 
 def _ranks(document: TomlDocument) -> int:
-    """Return the number of ranks, which excludes what the judge does not do for several."""
+    """Return the number of ranks.
+
+    Raises:
+        UnreadableFileError: There are several, and the problem has a property that the judge supports for one only.
+    """
     ranks: int = document.values.get("ranks", 1)
     for flag in ("random", "mutates_inputs", "contract"):
         if ranks > 1 and document.values.get(flag):
-            raise document.error("is not there for problems with several ranks", flag)
+            raise document.error("cannot be combined with several ranks", flag)
     return ranks
 
 

@@ -352,7 +352,9 @@ def test_frugal_calls_leave_worker_and_judge_without_buffers(tmp_path):
         start(side)
 
         def draw():
-            assert side._lent is None or side._lent.arenas.outputs[0].descriptor < 0, "its outputs' buffer is closed by then"
+            assert side._lent is None or side._lent.arenas.outputs[0].descriptor < 0, (
+                "its outputs' buffer is closed by then"
+            )
             drawn.append(torch.arange(2.0) + 1)
             return drawn[-1:]
 

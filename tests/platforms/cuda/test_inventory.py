@@ -20,7 +20,7 @@ def test_inventory_names_each_gpu_and_leaves_unknown_fields_null(driver, ask):
             "memory_bytes": 150_754_820_096,
             "driver": "580.159.04",
             "cuda_driver": "12.4",
-            "ranks": [],
+            "devices": [],
         },
         {
             "platform": "cuda",
@@ -32,7 +32,7 @@ def test_inventory_names_each_gpu_and_leaves_unknown_fields_null(driver, ask):
             "memory_bytes": 8_589_934_592,
             "driver": "580.159.04",
             "cuda_driver": "12.4",
-            "ranks": [],
+            "devices": [],
         },
     ]
 

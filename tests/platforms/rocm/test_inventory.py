@@ -24,7 +24,7 @@ def test_inventory_names_each_gpu_and_leaves_unknown_fields_null(driver, ask):
             "memory_bytes": 206_141_652_992,
             "driver": "6.12.12",
             "cuda_driver": None,
-            "ranks": [],
+            "devices": [],
         },
         {
             "platform": "rocm",
@@ -36,7 +36,7 @@ def test_inventory_names_each_gpu_and_leaves_unknown_fields_null(driver, ask):
             "memory_bytes": 25_753_026_560,
             "driver": "6.12.12",
             "cuda_driver": None,
-            "ranks": [],
+            "devices": [],
         },
     ]
 

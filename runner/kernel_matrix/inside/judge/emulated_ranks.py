@@ -6,7 +6,7 @@ whose ``get_inputs()`` returns the arguments of all ranks, those of rank 0 first
 outputs of all ranks in that order. All ranks have the same parameters.
 
 Sums are taken in the order of ranks, in the dtype of the tensors. Process groups other than the default one, and
-messages between two ranks, are not there.
+messages between two ranks, are not supported.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REDUCTIONS: Dict[Any, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 
 
 class RankError(RuntimeError):
-    """The ranks of a problem do not take part in the same collectives, or use one that is not there."""
+    """The ranks of a problem do not take part in the same collectives, or use one that is not supported."""
 
 
 class _Meeting:

@@ -94,7 +94,7 @@ class LentBuffers:
             for call, specs, places, of_rank in zip(calls, self._input_specs, self._output_specs, sizes)
         ]
         self.message = for_ranks(messages)
-        """What the contestant's process, or the one that leads its ranks, is told of the buffers."""
+        """Message to the contestant that describes the buffers."""
         self._zones = [
             RedZones(arena.tensor, specs, kind)
             for kind, arenas, rows in (
@@ -149,7 +149,7 @@ class LentBuffers:
 def rank_message(
     arguments: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], sizes: Tuple[int, int]
 ) -> Dict[str, Any]:
-    """Return what a rank is told of its memory: arguments, places of tensors, and bytes of inputs and outputs."""
+    """Return the message that describes a rank's memory: arguments, places of tensors, bytes of inputs and outputs."""
     return {
         "arguments": arguments,
         "inputs": [spec.to_json() for spec in inputs],

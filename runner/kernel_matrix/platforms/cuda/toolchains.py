@@ -108,7 +108,7 @@ def compile_settings(gpu: Gpu) -> Mapping[str, str]:
     """Return the target for ``torch.utils.cpp_extension``, and the way to share memory if the user chose one."""
     arch = {"TORCH_CUDA_ARCH_LIST": compile_target(gpu.compute_capability)} if gpu.compute_capability else {}
     transport = {name: os.environ[name] for name in (STAGED_VARIABLE,) if name in os.environ}
-    multicast = {name: os.environ.get(name, value) for name, value in (_NO_MULTICAST if gpu.ranks else {}).items()}
+    multicast = {name: os.environ.get(name, value) for name, value in (_NO_MULTICAST if gpu.devices else {}).items()}
     return {**arch, **transport, **multicast}
 
 

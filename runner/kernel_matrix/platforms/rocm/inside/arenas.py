@@ -79,7 +79,7 @@ class HipArenas(GpuArenas):
         return Arena(descriptor, whole.tensor[:nbytes])
 
     def as_argument(self, descriptor: int) -> Any:
-        """Return how the runtime is told a descriptor that it imports."""
+        """Return the runtime's argument for a descriptor to import: before 7.1, a pointer to the number."""
         if runtime_version() >= _TAKES_VALUES_FROM:
             return super().as_argument(descriptor)
         return ctypes.byref(ctypes.c_int(descriptor))
