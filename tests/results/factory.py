@@ -80,7 +80,7 @@ ADDED_LATER = {
     },
     "HostRecord": {
         *("device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health"),
-        *("build", "findings", "code", "environment", "platform_proven", "devices"),
+        *("build", "findings", "code", "environment", "platform_proven", "devices", "link"),
     },
 }
 """Fields that the first records lack: not required by the schema, and with a default in the class."""

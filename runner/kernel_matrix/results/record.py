@@ -399,6 +399,20 @@ class PeakInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkInfo:
+    """The weakest of the links between the devices of a group."""
+
+    kind: Annotated[Name, Column()]
+    """Kind of the link between the ranks' devices, in the platform's own word, such as `pcie`."""
+    lanes: Annotated[Small | None, Column()] = None
+    """Number of lanes of the link; `None` if the driver does not say."""
+    bytes_per_s: Annotated[Rate | None, Column()] = None
+    """Highest bandwidth of the link in one direction, as the driver reports it; `None` if it does not."""
+    peer: Annotated[bool | None, Column()] = None
+    """`True`: a device can access the memory of the other one; `None` if the driver does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostRecord:
     """Data that only the host can know; nothing in here comes from inside a container."""
 
@@ -473,6 +487,8 @@ class HostRecord:
         tuple[Annotated[Mapping[str, Any], JsonOf(DeviceInfo, partial=True, open=True)], ...], Items(64), LATER
     ] = ()
     """Devices of a group, in the order of ranks; empty for a single device. `device` has all their UUIDs in one."""
+    link: Annotated[LinkInfo | None, LATER, Columns("link_")] = None
+    """`None` for a single device, and if the driver does not say how devices are linked."""
     platform_proven: Annotated[bool, LATER, Column()] = True
     """`True`: the code of the device's platform was shown to work on real devices. The first records have no
     value: they are of platforms that were."""
