@@ -90,7 +90,8 @@ print(json.dumps(seen))
     seen = on_driver(driver, tmp_path, program)
     assert seen["gpu_uuid"] == UUID
     targets, uuid, uid, args = seen["probe"]
-    assert (targets, uuid, args) == (["/out"], UUID, ["health", "--out", "/out", "--device", "cuda"])
+    assert (targets, uuid) == (["/out"], UUID)
+    assert args == ["health", "--out", "/out", "--device", "cuda", "--devices", "1"]
     assert uid == seen["judge"][2]
 
 

@@ -1,5 +1,5 @@
 /*
- * A simulated CUDA driver: a libcuda.so.1 with one device of four SMs, that knows the core's kernels by their names.
+ * A simulated CUDA driver: a libcuda.so.1 with devices of four SMs, that knows the core's kernels by their names.
  *
  * KERNEL_MATRIX_SIM_CUDA tells what goes wrong, "key=number" separated by spaces:
  *
@@ -10,6 +10,7 @@
  *     still=1              globaltimer stands still
  *     moved=2              this block ends on another SM than it began on
  *     free=1048576         bytes of free memory
+ *     devices=2            number of devices, which is 1 otherwise
  *     compute_ns=250000    device time of the anchor that computes; every fifth run of a kernel takes ten times as long
  *     memory_ns=40000      of the one that copies
  *
@@ -26,7 +27,7 @@
 typedef int CUresult;
 typedef uint64_t CUdeviceptr;
 
-enum { SMS = 4, KERNELS = 6, MULTIPROCESSOR_COUNT = 16, INVALID_PTX = 218, NOT_FOUND = 500, NOT_CURRENT = 201 };
+enum { SMS = 4, KERNELS = 6, MULTIPROCESSOR_COUNT = 16, INVALID_DEVICE = 101, INVALID_PTX = 218, NOT_FOUND = 500, NOT_CURRENT = 201 };
 static const char *const NAMES[KERNELS] = {"read_clocks",   "known_answers",  "write_pattern",
                                            "sum_pattern",   "anchor_compute", "anchor_copy"};
 static int current; /* pushed contexts */
@@ -61,7 +62,11 @@ CUresult cuGetErrorName(CUresult code, const char **name) {
 }
 
 CUresult cuInit(unsigned int flags) { (void)flags; CALLED(); return 0; }
-CUresult cuDeviceGet(int *device, int ordinal) { CALLED(); *device = ordinal; return 0; }
+CUresult cuDeviceGet(int *device, int ordinal) {
+    CALLED();
+    *device = ordinal;
+    return ordinal < (int)told("devices", 1) ? 0 : INVALID_DEVICE;
+}
 CUresult cuDevicePrimaryCtxRetain(void **context, int device) { (void)device; CALLED(); *context = &current; return 0; }
 CUresult cuDevicePrimaryCtxRelease_v2(int device) { (void)device; CALLED(); return 0; }
 CUresult cuCtxPushCurrent_v2(void *context) { CALLED(); current += context == &current; return 0; }
@@ -94,7 +99,7 @@ CUresult cuEventDestroy_v2(uint64_t *event) { CALLED(); free(event); return 0; }
 CUresult cuDeviceGetAttribute(int *value, int attribute, int device) {
     CALLED();
     *value = SMS;
-    return attribute == MULTIPROCESSOR_COUNT && device == 0 ? 0 : 1;
+    return attribute == MULTIPROCESSOR_COUNT && device < (int)told("devices", 1) ? 0 : 1;
 }
 
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {

@@ -1,5 +1,5 @@
 /*
- * A simulated HIP runtime, libamdhip64, and compiler, libhiprtc, with one device of four compute units.
+ * A simulated HIP runtime, libamdhip64, and compiler, libhiprtc, with devices of four compute units.
  *
  * The compiler is the host's: kernels are compiled with g++ behind the text PRELUDE, and run here one thread after the
  * other. Device memory is the host's, and that of the virtual memory management a file for each allocation.
@@ -19,6 +19,7 @@
  *     gfx11=1             the counter of cycles has 20 bits, and the compiler says that the device is one of RDNA 3
  *     threads=1           only so many threads of a block run
  *     free=1048576        bytes of free memory
+ *     devices=2           number of devices, which is 1 otherwise
  *     compute_ns=250000   device time of the anchor that computes; every fifth run of a kernel takes ten times as long
  *     memory_ns=40000     of the one that copies
  *
@@ -114,7 +115,7 @@ const char *hipGetErrorName(hipError_t code) {
 
 hipError_t hipRuntimeGetVersion(int *version) { CALLED(); *version = (int)told("version", 70200000); return 0; }
 hipError_t hipInit(unsigned int flags) { CALLED(); return flags ? hipErrorInvalidValue : 0; }
-hipError_t hipSetDevice(int ordinal) { CALLED(); return ordinal ? 101 : 0; }
+hipError_t hipSetDevice(int ordinal) { CALLED(); return ordinal < (int)told("devices", 1) ? 0 : 101; }
 
 hipError_t hipStreamCreateWithFlags(void **stream, unsigned int flags) {
     CALLED();
@@ -150,7 +151,7 @@ hipError_t hipDeviceGetAttribute(int *value, int attribute, int ordinal) {
     CALLED();
     *value = attribute == hipDeviceAttributeMultiprocessorCount ? UNITS : (int)told("rate", 100000);
     int known = attribute == hipDeviceAttributeMultiprocessorCount || attribute == hipDeviceAttributeWallClockRate;
-    return known && ordinal == 0 ? 0 : hipErrorInvalidValue;
+    return known && ordinal < (int)told("devices", 1) ? 0 : hipErrorInvalidValue;
 }
 
 /* Memory. */

@@ -167,7 +167,7 @@ def probe_spec(place: CellPlacement, out: Mount) -> RoleSpec:
         image=place.image_id,
         environment=place.environment,
         module="kernel_matrix.inside.probe",
-        args=("health", "--out", out.target, "--device", place.gpu.inside),
+        args=("health", "--out", out.target, "--device", place.gpu.inside, "--devices", str(len(place.gpu.members))),
         mounts=(out,),
         env=_settings(place),
         gpu=place.visible_gpu,

@@ -36,7 +36,7 @@ _READS = 31
 def measure(platform: InsidePlatform, device: str, seconds: float) -> DeviceMeasurements:
     """Measure the device of ``platform``, which has the name ``device``; rates take about ``seconds``."""
     platform.open_device()
-    health = platform.check_health(_HEALTH_S)
+    health = platform.check_health(_HEALTH_S, 1)
     arenas, reason = prove_arenas(platform, device)
     cold_ns, warm_ns = _cold_and_warm_read(platform)
     works = _timed_works(platform)

@@ -12,6 +12,8 @@ import statistics
 import time
 import zlib
 from array import array
+from dataclasses import replace
+from functools import partial
 from typing import Callable, Collection, ContextManager, Optional, Sequence
 
 from kernel_matrix.inside.core_clock import CoreClocks
@@ -28,26 +30,47 @@ PATTERN_WORDS = 1 << 26
 
 _THREADS = 256
 _BLOCKS_PER_MULTIPROCESSOR = 8
+_GRAVEST = (False, None, True)  # results of a check, the gravest first
 
 
 class WrongAnswerError(Exception):
     """The device computed or stored a wrong value."""
 
 
-def check_device(
+def check_devices(
+    opened: Callable[[int], ContextManager[DriverDevice]],
+    text: str,
+    read_clocks: Callable[[DriverDevice], CoreClocks],
+    cannot_ask: Collection[Optional[int]],
+    devices: int,
+) -> DeviceHealth:
+    """Check the first ``devices`` visible GPUs; a broken one is a result, not an error.
+
+    Args:
+        opened: Opens the GPU with this ordinal.
+        text: Text of the kernels.
+        read_clocks: Reads the clocks of its multiprocessors.
+        cannot_ask: Codes of errors that come from the container and not from the GPU.
+        devices: Number of GPUs.
+
+    Returns:
+        Health of the first one that is broken, else of the first that could not be checked, else of the first.
+    """
+    started = time.monotonic()
+    # In reverse, because some drivers keep the GPU that was opened last as the thread's own.
+    ordinals = reversed(range(devices))
+    checked = {n: _check_device(partial(opened, n), text, read_clocks, cannot_ask) for n in ordinals}
+    ordinal, found = min(sorted(checked.items()), key=lambda one: _GRAVEST.index(one[1].passed))
+    reason = f"device {ordinal}: {found.reason}" if found.reason and devices > 1 else found.reason
+    return replace(found, reason=reason, seconds=time.monotonic() - started)
+
+
+def _check_device(
     opened: Callable[[], ContextManager[DriverDevice]],
     text: str,
     read_clocks: Callable[[DriverDevice], CoreClocks],
     cannot_ask: Collection[Optional[int]],
 ) -> DeviceHealth:
-    """Check a GPU; a broken one is a result, not an error.
-
-    Args:
-        opened: Opens the GPU.
-        text: Text of the kernels.
-        read_clocks: Reads the clocks of its multiprocessors.
-        cannot_ask: Codes of errors that come from the container and not from the GPU.
-    """
     started = time.monotonic()
     passed: Optional[bool] = True
     sm_mhz, reason = None, ""

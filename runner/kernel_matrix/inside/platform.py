@@ -199,8 +199,11 @@ class InsidePlatform(Protocol):
         """
         ...
 
-    def check_health(self, seconds: float) -> DeviceHealth:
-        """Have the device compute known answers; read its clock over ``seconds``. Never raises for a sick device."""
+    def check_health(self, seconds: float, devices: int) -> DeviceHealth:
+        """Have each of ``devices`` compute known answers; read its clock over ``seconds``.
+
+        Never raises for a sick device.
+        """
         ...
 
     def sensors(self, uuid: str) -> ContextManager[Sensors]:

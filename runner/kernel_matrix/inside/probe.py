@@ -1,15 +1,16 @@
 """Probe of a device's health, speed, or all that a platform has to do on it; no candidate code runs in this process.
 
 ``python -m kernel_matrix.inside.probe health|calibrate|conformance --out DIR --device PLATFORM [--seconds S]`` writes
-``probe.json``. ``health`` does not need torch, so that it takes only a moment.
+``probe.json``. ``health`` does not need torch, so that it takes only a moment, and checks ``--devices N``.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, Optional, Sequence
 
 from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.inside.platform import load_platform
@@ -22,9 +23,9 @@ SECONDS = {"health": 0.03, "calibrate": 6.0, "conformance": 6.0}
 """Probe → default duration in seconds: a window for the clock; all operations whose rates are measured together."""
 
 
-def health(device: str, seconds: float) -> Dict[str, Any]:
-    """Return the device's health: ``passed`` (``None``: could not be checked), ``reason``, ``sm_mhz``, ``seconds``."""
-    found = load_platform(device).check_health(seconds)
+def health(device: str, seconds: float, devices: int) -> Dict[str, Any]:
+    """Return the devices' health: ``passed`` (``None``: could not be checked), ``reason``, ``sm_mhz``, ``seconds``."""
+    found = load_platform(device).check_health(seconds, devices)
     return {"kind": "health", **to_json(found)}
 
 
@@ -49,10 +50,15 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", required=True, help="name of the platform")
     parser.add_argument("--seconds", type=float)
+    parser.add_argument("--devices", type=int, default=1, help="number of devices, for health")
     arguments = parser.parse_args(argv)
     seconds = SECONDS[arguments.question] if arguments.seconds is None else arguments.seconds
-    ask = {"health": health, "calibrate": calibration, "conformance": conformance}[arguments.question]
-    replace_file(arguments.out / PROBE_NAME, dumps(ask(arguments.device, seconds)))
+    probes: Dict[str, Callable[[str, float], Dict[str, Any]]] = {
+        "health": partial(health, devices=arguments.devices),
+        "calibrate": calibration,
+        "conformance": conformance,
+    }
+    replace_file(arguments.out / PROBE_NAME, dumps(probes[arguments.question](arguments.device, seconds)))
     return 0
 
 

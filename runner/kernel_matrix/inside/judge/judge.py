@@ -246,7 +246,7 @@ class JudgeSession:
         self._phases.enter("health")
         deadline = time.monotonic() + _FAREWELL_S
         if all(client.gone(max(0.001, deadline - time.monotonic())) for client in leaving):
-            found = load_platform(self._job.device).check_health(_HEALTH_WINDOW_S)
+            found = load_platform(self._job.device).check_health(_HEALTH_WINDOW_S, self._job.ranks)
             self._health = HealthReport(found.passed, found.reason)
 
     def _keep_others(self) -> bool:

@@ -8,15 +8,16 @@ import pytest
 from kernel_matrix.inside.gpu_health import ANSWERS_CRC32, MASKS, PATTERN_WORDS, pattern_words, right_sum
 from kernel_matrix.inside.known_answers import ROUNDS, WORDS, right_answer, worked_out
 from kernel_matrix.platforms.cpu import inside as cpu_inside
-from kernel_matrix.platforms.cuda.inside.device_health import PTX, check_gpu
+from kernel_matrix.platforms.cuda.inside.device_health import PTX, check_gpus
 from tests.inside.ptx import Kernel
 
 SOME = (0, 1, 2, 255, 256, 65535, 65536, 65537, 999_999, WORDS - 1)
 CHECK = """
-from kernel_matrix.platforms.cuda.inside.device_health import check_gpu
+from kernel_matrix.platforms.cuda.inside.device_health import check_gpus
 from kernel_matrix.model.messages import dumps
-print(dumps(check_gpu(0.03)))
+print(dumps(check_gpus(0.03, 1)))
 """
+CHECK_TWO = CHECK.replace("0.03, 1", "0.03, 2")
 
 
 def test_the_checksum_is_that_of_all_right_answers():
@@ -96,20 +97,35 @@ def test_container_without_ptx_compiler_leaves_health_unknown(code, cuda):
     assert found["reason"].startswith("cuModuleLoadData failed with")
 
 
+TWO = {
+    "both are well": ("devices=2", True, ""),
+    "the second is gone": ("devices=1", False, "device 1: cuDeviceGet failed with"),
+    "both are wrong": ("devices=2 flip=17", False, "device 0: known answers: 1 of 1048576 are wrong"),
+}
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_each_gpu_of_a_group_is_checked(name, cuda):
+    wrong, passed, reason = TWO[name]
+    found = cuda.ask(CHECK_TWO, wrong=wrong)
+    assert found["passed"] is passed
+    assert found["reason"].startswith(reason) if reason else not found["reason"]
+
+
 def test_a_clock_that_cannot_be_read_is_no_illness(cuda):
     found = cuda.ask(CHECK, wrong="still=1")
     assert (found["passed"], found["sm_mhz"]) == (True, None)
 
 
 def test_a_processor_works_out_a_few_answers_itself(monkeypatch):
-    assert cpu_inside.check_health(0.0).passed
+    assert cpu_inside.check_health(0.0, 1).passed
     monkeypatch.setattr(cpu_inside, "worked_out", lambda index: right_answer(index) ^ (index == 0))
-    found = cpu_inside.check_health(0.0)
+    found = cpu_inside.check_health(0.0, 1)
     assert (found.passed, found.reason) == (False, "known answers: 1 are wrong, the first is number 0")
 
 
 @pytest.mark.gpu
 def test_a_real_gpu_is_well():
-    found = check_gpu(0.03)
+    found = check_gpus(0.03, 1)
     assert (found.passed, found.reason) == (True, "")
     assert found.sm_mhz > 100

@@ -3,10 +3,11 @@
 import pytest
 
 CHECK = """
-from kernel_matrix.platforms.rocm.inside.device_health import check_gpu
+from kernel_matrix.platforms.rocm.inside.device_health import check_gpus
 from kernel_matrix.model.messages import dumps
-print(dumps(check_gpu(0.03)))
+print(dumps(check_gpus(0.03, 1)))
 """
+CHECK_TWO = CHECK.replace("0.03, 1", "0.03, 2")
 
 
 def test_amd_gpu_that_answers_rightly_is_well(hip):
@@ -14,6 +15,21 @@ def test_amd_gpu_that_answers_rightly_is_well(hip):
     assert (found["passed"], found["reason"], found["sm_mhz"]) == (True, "", 1498.5)
     assert found["seconds"] > 0
     assert hip.left_over() == {}
+
+
+TWO = {
+    "both are well": ("devices=2", True, ""),
+    "the second is gone": ("devices=1", False, "device 1: hipSetDevice failed with"),
+    "both are wrong": ("devices=2 flip=17", False, "device 0: known answers: 1 of 1048576 are wrong"),
+}
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_each_amd_gpu_of_a_group_is_checked(name, hip):
+    wrong, passed, reason = TWO[name]
+    found = hip.ask(CHECK_TWO, wrong=wrong)
+    assert found["passed"] is passed
+    assert found["reason"].startswith(reason) if reason else not found["reason"]
 
 
 UNWELL = {

@@ -49,7 +49,7 @@ def make_timer() -> Callable[[Callable[[], Any]], Tuple[Any, int]]:
     return timed
 
 
-def check_health(seconds: float) -> DeviceHealth:  # noqa: ARG001  # part of the protocol
+def check_health(seconds: float, devices: int) -> DeviceHealth:  # noqa: ARG001  # part of the protocol
     """Work out a few known answers in this interpreter."""
     started = time.monotonic()
     wrong = [index for index in range(0, WORDS, WORDS // 64) if worked_out(index) != right_answer(index)]

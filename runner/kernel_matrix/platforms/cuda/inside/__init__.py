@@ -112,11 +112,11 @@ def measure_anchor(phase: str) -> Optional[AnchorTimes]:
     return measure(phase)
 
 
-def check_health(seconds: float) -> DeviceHealth:
+def check_health(seconds: float, devices: int) -> DeviceHealth:
     """Compute known answers on every SM, and write patterns to memory and read them back."""
-    from kernel_matrix.platforms.cuda.inside.device_health import check_gpu
+    from kernel_matrix.platforms.cuda.inside.device_health import check_gpus
 
-    return check_gpu(seconds)
+    return check_gpus(seconds, devices)
 
 
 @contextmanager

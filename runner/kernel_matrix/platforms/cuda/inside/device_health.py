@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernel_matrix.inside.core_clock import SHORTEST_S
-from kernel_matrix.inside.gpu_health import check_device
+from kernel_matrix.inside.gpu_health import check_devices
 from kernel_matrix.inside.known_answers import INCREMENT, MULTIPLIER
 from kernel_matrix.inside.platform import DeviceHealth
 from kernel_matrix.platforms.cuda.inside.clock_probe import read_clocks
@@ -99,7 +99,7 @@ no compiler for PTX (``CUDA_ERROR_JIT_COMPILER_NOT_FOUND``), one that is too old
 that is disabled (``JIT_COMPILATION_DISABLED``)."""
 
 
-def check_gpu(seconds: float) -> DeviceHealth:
-    """Check the only visible GPU, with its clock measured over ``seconds``."""
+def check_gpus(seconds: float, devices: int) -> DeviceHealth:
+    """Check the first ``devices`` visible GPUs, with the clock of each measured over ``seconds``."""
     window_s = max(seconds, SHORTEST_S)
-    return check_device(opened, PTX, lambda device: read_clocks(device, window_s), CANNOT_ASK)
+    return check_devices(opened, PTX, lambda device: read_clocks(device, window_s), CANNOT_ASK, devices)
