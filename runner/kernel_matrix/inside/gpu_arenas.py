@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Optional
+from collections import defaultdict
+from typing import Dict, Optional
 
 import torch
 
@@ -65,11 +66,11 @@ class GpuArenas:
 
     def __init__(self, driver: GpuDriver, name: str) -> None:
         self.driver = driver
-        self.mapped_bytes = 0
-        """Device memory of all arenas that this process has mapped, which torch does not count."""
+        self.mapped_bytes: Dict[int, int] = defaultdict(int)
+        """Device → memory of all arenas that this process has mapped there, which torch does not count."""
         self._name = name
         # torch before 2.7 cannot be asked for its own limit.
-        self._limit: Optional[int] = None
+        self._limits: Dict[int, int] = {}
 
     def transport(self) -> str:
         """Return the name of the way in which memory is shared, for the record."""
@@ -89,29 +90,30 @@ class GpuArenas:
         torch_gpu.open_device()
         return self.open_staged(descriptor, nbytes) if self.is_staged() else self.open_shared(descriptor, nbytes)
 
-    def count(self, nbytes: int) -> None:
+    def count(self, nbytes: int, device: int) -> None:
         """Count memory that was mapped, or unmapped if negative; torch's own allocator has the rest of the limit."""
-        self.mapped_bytes += nbytes
-        left = self.limit_beside()
+        self.mapped_bytes[device] += nbytes
+        left = self._limit_beside(device)
         if left is not None:
-            torch_gpu.limit_torch(left)
+            torch_gpu.limit_torch(left, device)
 
     def limit_memory(self, nbytes: int) -> None:
-        """Limit what arenas and torch's allocator take together in this process."""
-        self._limit = nbytes
-        self.count(0)
+        """Limit what arenas and torch's allocator take together in this process of the current device."""
+        device = torch.cuda.current_device()
+        self._limits[device] = nbytes
+        self.count(0, device)
 
-    def limit_beside(self) -> Optional[int]:
+    def _limit_beside(self, device: int) -> Optional[int]:
         """Return what the arenas leave of the limit, in bytes; None without a limit."""
-        return None if self._limit is None else max(0, self._limit - self.mapped_bytes)
+        return max(0, self._limits[device] - self.mapped_bytes[device]) if device in self._limits else None
 
     def free_bytes(self) -> int:
         """Return what torch may still have: what it may reserve, and the unused memory in its cache."""
-        return torch_gpu.free_bytes_within(self.limit_beside())
+        return torch_gpu.free_bytes_within(self._limit_beside(torch.cuda.current_device()))
 
     def own_bytes(self) -> int:
-        """Return what this process has taken: what torch has reserved, and the arenas."""
-        return torch_gpu.reserved_bytes() + self.mapped_bytes
+        """Return what this process has taken of the current device: what torch has reserved, and the arenas."""
+        return torch_gpu.reserved_bytes() + self.mapped_bytes[torch.cuda.current_device()]
 
     def create_staged(self, nbytes: int) -> Arena:
         """Make a buffer on the device and one in the host's memory."""
@@ -187,14 +189,15 @@ class _Mapping:
         self._library = arenas.driver.library()
         self._handle = handle
         self._nbytes = nbytes
+        self._device = torch.cuda.current_device()
         self.address = ctypes.c_ulonglong()
-        arenas.count(nbytes)
+        arenas.count(nbytes, self._device)
         call, names = arenas.driver.call, arenas.driver.names
         size, zero, nothing = ctypes.c_size_t(nbytes), ctypes.c_ulonglong(0), ctypes.c_size_t(0)
         call(names.reserve_addresses, ctypes.byref(self.address), size, nothing, zero, zero)
         call(names.map_memory, self.address, size, nothing, handle, zero)
         # The judge copies between its own memory, on the first device, and that of each rank.
-        devices = sorted({0, torch.cuda.current_device()})
+        devices = sorted({0, self._device})
         access = (AccessDescription * len(devices))()
         for place, device in enumerate(devices):
             access[place] = AccessDescription(_Location(_ON_DEVICE, device), _READ_WRITE)
@@ -206,7 +209,7 @@ class _Mapping:
         getattr(self._library, names.unmap_memory)(self.address, size)
         getattr(self._library, names.release_memory)(self._handle)
         getattr(self._library, names.free_addresses)(self.address, size)
-        self._arenas.count(-self._nbytes)
+        self._arenas.count(-self._nbytes, self._device)
 
 
 class PinnedArena(StagedArena):

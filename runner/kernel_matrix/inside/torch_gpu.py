@@ -137,12 +137,12 @@ def reserved_bytes() -> int:
     return int(torch.cuda.memory_reserved())
 
 
-def limit_torch(nbytes: int) -> None:
-    """Limit what torch takes of the device's memory."""
+def limit_torch(nbytes: int, device: int) -> None:
+    """Limit what torch takes of the memory of ``device``."""
     import torch
 
-    total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(min(1.0, nbytes / total))
+    total = torch.cuda.get_device_properties(device).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, nbytes / total), device)
 
 
 def copied_bytes(cache_bytes: int) -> int:

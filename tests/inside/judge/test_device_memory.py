@@ -4,6 +4,7 @@
 import sys
 import threading
 import weakref
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -11,16 +12,17 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.judge import bits, controls, verification
-from kernel_matrix.inside.judge.device_memory import DeviceMemory
+from kernel_matrix.inside.judge.device_memory import CAP_SLACK_BYTES, SessionMemory
 from kernel_matrix.inside.judge.memory_blame import MARGIN_BYTES, Shortage
 from kernel_matrix.inside.judge.pause import CandidatePause
 from kernel_matrix.inside.judge.reference import ReferenceModel
+from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.inside.judge.verification import Verifier
 from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.inside.judge.workload_runner import WorkloadRunner
 from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.model.enums import Fault, Regime, Role, Status, fault_of
-from tests.inside.device import DEVICE, GIB, NAME, install
+from tests.inside.device import DEVICE, GIB, NAME, SimulatedDevice, install
 from tests.inside.runners import WorkingPause, opened_runner
 from tests.inside.sessions import QUICK, make_job
 
@@ -422,7 +424,7 @@ def test_reference_beyond_cap_fits_not(judged):
 def memory(monkeypatch):
     """A count of the simulated device, begun with nothing but contexts in use."""
     install(monkeypatch)
-    counted = DeviceMemory(load_platform(NAME))
+    counted = SessionMemory(load_platform(NAME), 1)
     counted.open()
     yield counted
     load_platform.cache_clear()
@@ -471,6 +473,60 @@ def test_known_peak_makes_the_judge_give_back_memory(memory):
             pass
         with memory.making_room("eager"):
             assert memory.judge == left
+
+
+class TwoDevices:
+    """A platform with a device for each of two ranks."""
+
+    def __init__(self):
+        self.devices = SimulatedDevice(), SimulatedDevice()
+        self._current = threading.local()
+
+    @contextmanager
+    def on_device(self, rank):
+        self._current.rank = rank
+        yield
+        self._current.rank = 0
+
+    def __getattr__(self, name):
+        return getattr(self.devices[getattr(self._current, "rank", 0)], name)
+
+
+@pytest.fixture
+def two():
+    """Two devices, and a count of what both have."""
+    platform = TwoDevices()
+    counted = SessionMemory(platform, 2)
+    counted.open()
+    return platform.devices, counted
+
+
+def test_memory_of_two_ranks_is_the_sum_of_their_devices(two):
+    (first, second), memory = two
+    with memory.turn("eager", Role.BASELINE):
+        in_thread(second.take, 1.0)
+    with memory.turn("candidate", Role.CANDIDATE):
+        in_thread(first.take, 2.0)
+        in_thread(second.take, 4.0)
+    assert (memory.capacity, memory.contexts, memory.judge) == (32 * GIB, 2 * GIB, 0)
+    assert (memory.trusted, memory.candidate, memory.peak("candidate")) == (GIB, 6 * GIB, 6 * GIB)
+
+
+def test_room_of_two_ranks_is_that_of_the_fuller_device(two):
+    (first, _), memory = two
+    first.take(4.0)
+    assert memory.judge == 4 * GIB
+    assert memory.room == 2 * (16 - 1 - 4) * GIB
+    assert memory.without_contestants == 2 * 5 * GIB
+
+
+def test_cap_holds_on_the_device_of_each_rank():
+    platform = TwoDevices()
+    memory = SessionMemory(platform, 2, cap=8 * GIB)
+    memory.open()
+    with pytest.raises(SessionEnded) as ended, memory.turn("candidate", Role.CANDIDATE):
+        in_thread(platform.devices[1].take, 7.0 + CAP_SLACK_BYTES / GIB + 0.1)
+    assert ended.value.status is Status.OUT_OF_MEMORY
 
 
 def test_shortage_needs_margin_beyond_reference():

@@ -1,4 +1,4 @@
-"""Memory of the device during a session: who holds it, and each contestant's peak.
+"""Memory of the devices during a session: who holds it, and each contestant's peak.
 
 All numbers are the driver's, read in the judge's process. Only one contestant works at a time, so what changes during
 its turn is its own; the candidate is paused in the turns of others. Use that is not accounted for is the candidate's.
@@ -7,8 +7,8 @@ its turn is its own; the candidate is paused in the turns of others. Use that is
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager, nullcontext
-from typing import Collection, Dict, Iterator, Mapping, Optional, Tuple
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Callable, Collection, ContextManager, Dict, Iterator, Mapping, Optional, Tuple
 
 from kernel_matrix.inside.judge.session_ended import finding
 from kernel_matrix.inside.platform import InsidePlatform
@@ -25,10 +25,11 @@ CAP_SLACK_BYTES = 256 << 20  # a cap may be exceeded by this much: allocators ta
 class DeviceMemory:
     """The driver's count of one device's memory, divided between the judge and the contestants. All in bytes."""
 
-    def __init__(self, platform: InsidePlatform, cap: Optional[int] = None) -> None:
-        """Create the count of a device of which a cell may use ``cap`` bytes; None for all of it."""
+    def __init__(self, platform: InsidePlatform, cap: Optional[int] = None, rank: int = 0) -> None:
+        """Create the count of the device of ``rank``, of which a cell may use ``cap`` bytes; None for all of it."""
         self._platform = platform
         self._cap = cap
+        self._rank = rank
         self._overhead = 0
         self._held: Dict[str, int] = {}
         self._trusted: Dict[str, bool] = {}
@@ -38,25 +39,21 @@ class DeviceMemory:
 
     def open(self) -> None:
         """Count what is in use now as contexts; all processes have opened the device, and no source is loaded."""
-        self.known = self._platform.device_memory() is not None
+        self.known = self._reading() is not None
         self._overhead = self._beyond_the_judge()
         self.limit_judge()
 
     @property
     def capacity(self) -> int:
         """Memory that the cell may use: the device's, or the cap."""
-        total = self._reading()[1]
+        total = self._free_and_total()[1]
         return total if self._cap is None else min(total, self._cap)
-
-    @property
-    def platform(self) -> InsidePlatform:
-        """The device's platform."""
-        return self._platform
 
     @property
     def judge(self) -> int:
         """Memory that the judge's process has taken."""
-        return self._platform.own_memory()
+        with self._platform.on_device(self._rank):
+            return self._platform.own_memory()
 
     @property
     def contexts(self) -> int:
@@ -66,7 +63,7 @@ class DeviceMemory:
     @property
     def in_use(self) -> int:
         """Memory in use on the device, by all processes."""
-        free, total = self._reading()
+        free, total = self._free_and_total()
         return total - free
 
     @property
@@ -92,12 +89,9 @@ class DeviceMemory:
         """Begin new peaks, for the next workload, with those that are ``known`` from earlier cells."""
         self._peaks = dict(known)
 
-    @contextmanager
-    def making_room(self, name: str) -> Iterator[None]:
-        """Make room for a call of contestant ``name``, whose peak is known, and limit the judge to what it left."""
+    def make_room(self, name: str) -> None:
+        """Make room for a call of contestant ``name``, whose peak is known."""
         self._make_room(self.peak(name) - self._held.get(name, 0))
-        yield
-        self.limit_judge()
 
     def _make_room(self, needed: int) -> None:
         """Give back what the judge keeps without use if ``needed`` bytes are not free."""
@@ -107,7 +101,9 @@ class DeviceMemory:
     def limit_judge(self) -> None:
         """Limit the judge's own allocator to what the others leave it of a cap."""
         if self.known and self._cap is not None:
-            self._platform.limit_memory(max(1, self.capacity - self._beyond_the_judge()))
+            left = max(1, self.capacity - self._beyond_the_judge())
+            with self._platform.on_device(self._rank):
+                self._platform.limit_memory(left)
 
     @contextmanager
     def turn(self, name: str, role: Role, *, sampled: bool = True) -> Iterator[None]:
@@ -127,13 +123,13 @@ class DeviceMemory:
         before, held = self._beyond_the_judge(), self._held.get(name, 0)
         if role is Role.CANDIDATE:
             held = max(held, self.candidate - UNEXPLAINED_BYTES)
-        lowest = _LowestFree(self._platform)
+        lowest = _LowestFree(lambda: self._free_and_total()[0])
         try:
             with lowest if sampled else nullcontext():
                 yield
         finally:
             after = self._beyond_the_judge()
-            highest = max(after, self._reading()[1] - lowest.free - self.judge) if sampled else after
+            highest = max(after, self._free_and_total()[1] - lowest.free - self.judge) if sampled else after
             self._held[name] = max(0, held + after - before)
             self._peaks[name] = max(self._peaks.get(name, 0), held + highest - before)
             self.limit_judge()
@@ -173,21 +169,125 @@ class DeviceMemory:
             self._overhead += max(0, self._beyond_the_judge() - self.trusted - before)
 
     def _beyond_the_judge(self) -> int:
-        return self.in_use - self.judge if self._platform.device_memory() is not None else 0
+        return self.in_use - self.judge if self._reading() is not None else 0
 
-    def _reading(self) -> Tuple[int, int]:
-        free, total = self._platform.device_memory() or (0, 0)
-        return free, total
+    def _free_and_total(self) -> Tuple[int, int]:
+        return self._reading() or (0, 0)
+
+    def _reading(self) -> Optional[Tuple[int, int]]:
+        with self._platform.on_device(self._rank):
+            return self._platform.device_memory()
+
+
+class SessionMemory:
+    """Memory of all devices of a session, which are one for each rank: sums of what :class:`DeviceMemory` counts."""
+
+    def __init__(self, platform: InsidePlatform, ranks: int, cap: Optional[int] = None) -> None:
+        """Create the count of the devices of ``ranks``, of each of which a cell may use ``cap`` bytes."""
+        self.platform = platform
+        self.ranks = ranks
+        self._devices = [DeviceMemory(platform, cap, rank) for rank in range(ranks)]
+
+    @property
+    def known(self) -> bool:
+        """False before :meth:`open`, and always on devices without memory of their own."""
+        return self._devices[0].known
+
+    def open(self) -> None:
+        """Count what is in use now as contexts; all processes have opened the devices, and no source is loaded."""
+        for device in self._devices:
+            device.open()
+
+    @property
+    def capacity(self) -> int:
+        """Memory that the cell may use: the devices', or the caps."""
+        return sum(device.capacity for device in self._devices)
+
+    @property
+    def judge(self) -> int:
+        """Memory that the judge's process has taken."""
+        return sum(device.judge for device in self._devices)
+
+    @property
+    def contexts(self) -> int:
+        """Memory that was in use before any source was loaded, and what the judge's own work has added to it."""
+        return sum(device.contexts for device in self._devices)
+
+    @property
+    def trusted(self) -> int:
+        """Memory that baseline and rivals hold."""
+        return sum(device.trusted for device in self._devices)
+
+    @property
+    def candidate(self) -> int:
+        """Memory in use that is neither the judge's nor of another contestant."""
+        return sum(device.candidate for device in self._devices)
+
+    @property
+    def room(self) -> int:
+        """Memory that the candidate can have, including what it holds, if it needs as much of each device.
+
+        The judge has more on the first device than on the others, which may have room when the first has none.
+        """
+        return self.ranks * min(device.room for device in self._devices)
+
+    @property
+    def without_contestants(self) -> int:
+        """What the judge and all contexts have at most of one device, on as many devices."""
+        return self.ranks * max(device.judge + device.contexts for device in self._devices)
+
+    def peak(self, name: str) -> int:
+        """Return the most that contestant ``name`` has held since :meth:`forget_peaks`; 0 if it had no turn."""
+        return sum(device.peak(name) for device in self._devices)
+
+    def forget_peaks(self, known: Mapping[str, int]) -> None:
+        """Begin new peaks, for the next workload, with those that are ``known`` from earlier cells."""
+        for device in self._devices:
+            device.forget_peaks({name: peak // self.ranks for name, peak in known.items()})
+
+    @contextmanager
+    def making_room(self, name: str) -> Iterator[None]:
+        """Make room for a call of contestant ``name``, whose peak is known, and limit the judge to what it left."""
+        for device in self._devices:
+            device.make_room(name)
+        yield
+        for device in self._devices:
+            device.limit_judge()
+
+    @contextmanager
+    def turn(self, name: str, role: Role, *, sampled: bool = True) -> Iterator[None]:
+        """Count what changes in this context as memory of contestant ``name``; see :meth:`DeviceMemory.turn`."""
+        with self._each(lambda device: device.turn(name, role, sampled=sampled)):
+            yield
+
+    @contextmanager
+    def ending(self, names: Collection[str]) -> Iterator[None]:
+        """Count nothing for these contestants; see :meth:`DeviceMemory.ending`."""
+        with self._each(lambda device: device.ending(names)):
+            yield
+
+    @contextmanager
+    def judge_alone(self) -> Iterator[None]:
+        """Count what changes in this context, except in turns, as the judge's; see :meth:`DeviceMemory.judge_alone`."""
+        with self._each(lambda device: device.judge_alone()):
+            yield
+
+    @contextmanager
+    def _each(self, make: Callable[[DeviceMemory], ContextManager[None]]) -> Iterator[None]:
+        with ExitStack() as stack:
+            for device in self._devices:
+                stack.enter_context(make(device))
+            yield
 
 
 class _LowestFree:
     """Reader of the device's free memory in a thread, which keeps the lowest value."""
 
-    def __init__(self, platform: InsidePlatform) -> None:
-        self._platform = platform
+    def __init__(self, read: Callable[[], int]) -> None:
+        self._now = read
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
-        self.free = self._now()
+        self.free = read()
 
     def __enter__(self) -> None:
         self._thread.start()
@@ -200,7 +300,3 @@ class _LowestFree:
     def _read(self) -> None:
         while not self._over.wait(SAMPLE_S):
             self.free = min(self.free, self._now())
-
-    def _now(self) -> int:
-        reading = self._platform.device_memory()
-        return reading[0] if reading else 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Callable, Collection, ContextManager, Iterator, Mapping, Optional
 
-from kernel_matrix.inside.judge.device_memory import UNEXPLAINED_BYTES, DeviceMemory
+from kernel_matrix.inside.judge.device_memory import UNEXPLAINED_BYTES, SessionMemory
 from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.model.enums import Role, Status
 
@@ -52,9 +52,11 @@ class Shortage:
     """What every contestant holds: parameters, and the buffer that flushes the cache."""
     empty: int
     """What the candidate could have on an otherwise empty device."""
+    ranks: int = 1
+    """Number of devices, whose memory is counted together."""
 
     @classmethod
-    def of(cls, memory: DeviceMemory, *, baseline: str, given: int, inputs: int, outputs: int) -> Shortage:
+    def of(cls, memory: SessionMemory, *, baseline: str, given: int, inputs: int, outputs: int) -> Shortage:
         """Take the state of ``memory`` while the judge still has everything that it had when memory ran out."""
         capacity = memory.capacity
         return cls(
@@ -66,13 +68,14 @@ class Shortage:
             room=memory.room,
             reference=memory.peak(baseline),
             given=given,
-            empty=capacity - inputs - HELD_OUTPUTS * outputs - RESERVE_BYTES,
+            empty=capacity - inputs - HELD_OUTPUTS * outputs - memory.ranks * RESERVE_BYTES,
+            ranks=memory.ranks,
         )
 
     @property
     def margin(self) -> int:
         """Memory that the candidate may use beyond what the reference uses."""
-        return max(MARGIN_BYTES, int(MARGIN_SHARE * max(0, self.reference - self.given)))
+        return max(self.ranks * MARGIN_BYTES, int(MARGIN_SHARE * max(0, self.reference - self.given)))
 
     @property
     def needed(self) -> int:
@@ -110,7 +113,7 @@ class Shortage:
 class MemoryBlame:
     """Decides who is at fault for too little memory, by the driver's numbers alone."""
 
-    def __init__(self, memory: DeviceMemory, clients: Mapping[str, WorkerClient], pause: CandidatePause) -> None:
+    def __init__(self, memory: SessionMemory, clients: Mapping[str, WorkerClient], pause: CandidatePause) -> None:
         self._memory = memory
         self._clients = clients
         self._pause = pause
@@ -125,7 +128,7 @@ class MemoryBlame:
             return None
         inputs = self._baseline.lent_bytes[0]
         took = max(self._memory.peak(self._baseline.name), self._baseline.given_bytes)
-        return inputs + max(inputs, took, HELD_OUTPUTS * outputs) + RESERVE_BYTES
+        return inputs + max(inputs, took, HELD_OUTPUTS * outputs) + self._memory.ranks * RESERVE_BYTES
 
     def shortage(self, ended: SessionEnded) -> Optional[Shortage]:
         """Return the state of the device's memory, if that is what ended a workload, and if it can be known."""
@@ -187,7 +190,7 @@ class MemoryBlame:
     def _decide_for_others(self, ended: SessionEnded, shortage: Shortage) -> SessionEnded:
         """Decide if the judge or another contestant lacked memory."""
         self._candidate.give_back_memory()
-        if shortage.keeps_too_much(self._memory.candidate - UNEXPLAINED_BYTES):
+        if shortage.keeps_too_much(self._memory.candidate - self._memory.ranks * UNEXPLAINED_BYTES):
             because = "the candidate keeps memory between its calls that another side lacks"
             return shortage.describe(ended, Status.OUT_OF_MEMORY, because)
         return shortage.describe(ended, Status.DOES_NOT_FIT, "there is too little memory for this cell")
@@ -202,14 +205,14 @@ class MemoryBlame:
 
 
 @contextmanager
-def watching(memory: DeviceMemory, clients: Mapping[str, WorkerClient], *roles: Role) -> Iterator[None]:
+def watching(memory: SessionMemory, clients: Mapping[str, WorkerClient], *roles: Role) -> Iterator[None]:
     """Watch the device's memory in the calls of contestants with these roles."""
     with _each_call_in(clients, roles, lambda client: memory.turn(client.name, client.role)):
         yield
 
 
 @contextmanager
-def making_room(memory: DeviceMemory, clients: Mapping[str, WorkerClient]) -> Iterator[None]:
+def making_room(memory: SessionMemory, clients: Mapping[str, WorkerClient]) -> Iterator[None]:
     """Let the judge give back what it keeps without use before calls that need the memory."""
     with _each_call_in(clients, tuple(Role), lambda client: memory.making_room(client.name)):
         yield

@@ -13,7 +13,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.input_generation import nbytes_of
 from kernel_matrix.inside.judge.claims import LOW_RESOLUTION, contradiction, gaps_of, hold_claims
-from kernel_matrix.inside.judge.device_memory import DeviceMemory
+from kernel_matrix.inside.judge.device_memory import SessionMemory
 from kernel_matrix.inside.judge.device_readings import DeviceReadings
 from kernel_matrix.inside.judge.earlier_cells import EarlierCells
 from kernel_matrix.inside.judge.energy_counter import counter_of
@@ -97,7 +97,7 @@ class WorkloadRunner:
         self._earlier = earlier or EarlierCells()
         self._loaded = list(self._earlier.clients)
         self._last: Optional[WorkloadState] = None
-        self.memory = DeviceMemory(load_platform(job.device), job.device_memory_bytes)
+        self.memory = SessionMemory(load_platform(job.device), job.ranks, job.device_memory_bytes)
         self._blame = MemoryBlame(self.memory, clients, pause)
         self.readings = DeviceReadings(job.device)
         self.labels: List[str] = []
@@ -308,7 +308,7 @@ class WorkloadRunner:
         temporaries = self.memory.peak(self._baseline.name) - self._baseline.given_bytes
         lent = sum(sum(client.lent_bytes) for client in self._clients.values())
         taken = sum(self.memory.peak(name) for name in self._clients)
-        own = self.memory.contexts + self.memory.judge + SUPPLIED_SETS * reference.call_bytes
+        own = self.memory.without_contestants + SUPPLIED_SETS * reference.call_bytes
         return own + lent + taken + DOUBLE * temporaries > self.memory.capacity
 
     def _call_rivals(self, reference: ReferenceModel, verifier: Verifier) -> None:

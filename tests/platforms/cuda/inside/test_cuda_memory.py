@@ -36,7 +36,8 @@ class Allocator:
             "max_memory_allocated": lambda: self.peak,
             "reset_peak_memory_stats": reset,
             "empty_cache": empty,
-            "set_per_process_memory_fraction": lambda share: setattr(self, "fraction", share),
+            "set_per_process_memory_fraction": lambda share, _device: setattr(self, "fraction", share),
+            "current_device": lambda: 0,
             "get_device_properties": lambda _index: type("Properties", (), {"total_memory": self.total}),
         }.items():
             patch.setattr(torch.cuda, name, replacement)
@@ -44,8 +45,8 @@ class Allocator:
 
 @pytest.fixture
 def allocator(monkeypatch):
-    monkeypatch.setattr(ARENAS, "_limit", None)
-    monkeypatch.setattr(ARENAS, "mapped_bytes", 2 * GIB)
+    monkeypatch.setattr(ARENAS, "_limits", {})
+    monkeypatch.setattr(ARENAS, "mapped_bytes", {0: 2 * GIB, 1: 7 * GIB})
     made = Allocator()
     made.install(monkeypatch)
     return made
@@ -69,9 +70,9 @@ def test_limit_memory_leaves_room_for_arenas(allocator):
     inside.limit_memory(24 * GIB)
     assert allocator.fraction == pytest.approx(22 / 80)
     assert inside.free_bytes() == (22 - 10 + 6) * GIB
-    ARENAS.count(4 * GIB)  # one more is mapped
+    ARENAS.count(4 * GIB, 0)  # one more is mapped
     assert allocator.fraction == pytest.approx(18 / 80)
-    ARENAS.count(-6 * GIB)
+    ARENAS.count(-6 * GIB, 0)
     assert allocator.fraction == pytest.approx(24 / 80)
     inside.limit_memory(200 * GIB)
     assert allocator.fraction == 1.0

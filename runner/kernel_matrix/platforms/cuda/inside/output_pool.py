@@ -83,7 +83,7 @@ class CudaOutputPool:
         take, give_back = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
         allocator = torch._C._cuda_customAllocator(take, give_back)  # noqa: SLF001  # its public form takes a file
         self._pool: Any = torch.cuda.MemPool(allocator)
-        ARENAS.count(-self._counted)  # torch counts the pieces itself
+        ARENAS.count(-self._counted, torch.cuda.current_device())  # torch counts the pieces itself
 
     @property
     def used_bytes(self) -> int:
@@ -103,7 +103,7 @@ class CudaOutputPool:
     def close(self) -> None:
         """Give the pool back; its memory is the arena's."""
         self._pool = None
-        ARENAS.count(self._counted)
+        ARENAS.count(self._counted, torch.cuda.current_device())
         torch._C._cuda_clearCublasWorkspaces()  # noqa: SLF001  # torch keeps them, and one may lie in the arena
         torch.cuda.empty_cache()
         for address in self._others:
