@@ -7,7 +7,8 @@ from dataclasses import replace
 from kernel_matrix.attempt.role_specs import CellPlacement, judge_job
 from kernel_matrix.attempt.source_findings import scan_of
 from kernel_matrix.hosts.process_token import owner_token
-from kernel_matrix.model.messages import WorkloadSpec
+from kernel_matrix.model.enums import CollectiveKind, Dtype
+from kernel_matrix.model.messages import CollectiveSize, WorkloadSpec
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.sandboxes import ProcessLabels
 from kernel_matrix.sources import Workload
@@ -22,6 +23,19 @@ def placed(stage, **changes):
     cell = replace(cell, problem=replace(cell.problem, workloads=(SECRET, *cell.problem.workloads)), **changes)
     labels = ProcessLabels(run_id="r", cell_id=cell.id, session=0, gpu_uuid="", owner=owner_token())
     return CellPlacement(cell=cell, gpu=CPU, image=None, labels=labels)
+
+
+def test_judge_job_has_the_size_of_the_collective(stage):
+    place = placed(stage)
+    sizes = {Dtype.FP32: 400.0, Dtype.FP16: 200.0}
+    reduced = replace(SECRET, flops=9.0, bytes={Dtype.FP32: 8.0}, held_out=False, collective_bytes=sizes)
+    problem = replace(place.cell.problem, ranks=2, collective=CollectiveKind.ALL_REDUCE)
+    place = replace(place, cell=replace(place.cell, problem=problem, workloads=(reduced, Workload(name="bare"))))
+    job = judge_job(place, "0" * 32, (CANDIDATE, EAGER), scan_of(place.cell))
+    first, bare, *_held_out = job.workloads
+    assert (first.flops, first.bytes) == (9.0, 8.0)
+    assert first.collective == CollectiveSize(CollectiveKind.ALL_REDUCE, 400.0)
+    assert bare.collective is None
 
 
 def test_judge_job_names_held_out_workloads(stage):

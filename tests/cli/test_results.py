@@ -185,6 +185,15 @@ def test_interval_rate_and_share_of_peak_have_columns(tmp_path: Path) -> None:
     assert (head.split(), row.split()) == (["±", "GB/s", "of", "peak"], ["±5.0", "%", "2,500", "52.1", "%"])
 
 
+def test_bus_bandwidth_and_share_of_link_can_be_asked_for(tmp_path: Path) -> None:
+    timed = cell(candidate_median_ns=1000.0, bus_bytes_per_s=3.12e11, link_share_of_peak=0.693)
+    write(tmp_path / "tables", [timed])
+    columns = "bus_gb_per_s,percent_of_link"
+    head, row = piped(tmp_path, "results", "tables", "--columns", columns).stdout.splitlines()[:2]
+    assert (head.split(), row.split()) == (["bus", "GB/s", "of", "link"], ["312", "69.3", "%"])
+    assert "bus GB/s" not in piped(tmp_path, "results", "tables").stdout
+
+
 def test_what_was_put_aside_is_said_on_stderr(lab: Path) -> None:
     put(lab / "results" / "nightly" / "records", make_record(cell_id(5)), schema_version=2)
     done = piped(lab, "results")

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from kernel_matrix.cli import try_kernel
 from tests.cli.terminal import ROOT, piped
 
 REFERENCE = """
@@ -62,6 +63,12 @@ def test_right_kernel_passes_with_time_and_verdict(folder):
     assert found["status"] == "passed"
     assert {"time", "eager", "speed-up", "verdict", "record", "next"} <= found.keys()
     assert json.loads((folder / found["record"]).read_text())["outcome"]["status"] == "passed"
+
+
+@pytest.mark.parametrize(("share", "end"), [(0.693, ", 69% of the link"), (None, "")])
+def test_bus_bandwidth_is_said_with_the_share_of_the_link(share, end):
+    line = try_kernel._exchanged({"bus_bytes_per_s": 3.12e11, "link_share_of_peak": share})
+    assert line == f"312 GB/s bus bandwidth{end}"
 
 
 @pytest.mark.torch

@@ -4,7 +4,7 @@ import pytest
 
 from kernel_matrix.measure.roofline import Work, roofline
 
-PEAK = Work(flops=100e12, bytes=4e12)  # 25 FLOPs per byte where both take equally long
+PEAK = Work(flops=100e12, bytes=4e12, link_bytes=0.4e12)  # 25 FLOPs per byte where both take equally long
 
 
 def test_a_product_is_bound_by_compute():
@@ -22,6 +22,22 @@ def test_an_elementwise_sum_is_bound_by_memory():
 def test_the_bound_does_not_depend_on_the_time():
     work = Work(flops=26e9, bytes=1e9)
     assert {roofline(time_ns, work, PEAK).bound for time_ns in (1_000, 1_000_000)} == {"compute"}
+
+
+@pytest.mark.parametrize(
+    ("flops", "link_bytes", "bound"),
+    [
+        (10e9, 0.09e9, "link"),
+        (0, 0.09e9, "link"),
+        (10e9, 0.03e9, "compute"),
+        (None, 0.09e9, None),
+        (10e9, None, "compute"),
+    ],
+)
+def test_the_link_limits_where_its_share_is_the_largest(flops, link_bytes, bound):
+    found = roofline(1_000_000, Work(flops=flops, bytes=0.2e9, link_bytes=link_bytes), PEAK)
+    assert found.bound == bound
+    assert found.link_utilisation == (link_bytes and pytest.approx(link_bytes / 0.4e9))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_matrix.inside.judge.session_ended import SessionEnded
-from kernel_matrix.model.enums import Dtype, Fault, Implementation, InputMode, Regime, Role, Stage, Status, fault_of
+from kernel_matrix.model.enums import (
+    CollectiveKind,
+    Dtype,
+    Fault,
+    Implementation,
+    InputMode,
+    Regime,
+    Role,
+    Stage,
+    Status,
+    fault_of,
+)
 from kernel_matrix.model.messages import (
     ONCE_TIMED,
     UNTIMED,
@@ -17,6 +28,7 @@ from kernel_matrix.model.messages import (
     BatchBlock,
     Block,
     ClockProbeReading,
+    CollectiveSize,
     ContestantSpec,
     ContractSpec,
     Evidence,
@@ -71,6 +83,7 @@ TWO_CLOCKS = TwoClocks(2000, -50, 700, floor_ns=None, floor_reason="no peak rate
 TRAITS = Traits(deterministic=True, sensitivity=(0.5, 1.25), exact=False, quality={"cosine": 0.999})
 ANCHOR = AnchorTimes("before", 10**15, compute_ns=250_000, memory_ns=30_000)
 SEEN = TracedKernel("void softmax_kernel<float>(float*)", launches=2, device_ns=9000, own=True)
+REDUCED = CollectiveSize(CollectiveKind.ALL_REDUCE, 12.0)
 TRIAL = Trial(InputMode.OUTLIER, 4, "timed", passed=False, max_error=None, error_ratio=1.5)
 WORKLOAD = WorkloadReport(
     name="smoke",
@@ -90,6 +103,7 @@ WORKLOAD = WorkloadReport(
     two_clocks=TWO_CLOCKS,
     traits=TRAITS,
     batches=(BATCHES,),
+    collective=REDUCED,
 )
 ENVIRONMENT = InsideEnvironment(
     python="3.11.9",
@@ -143,7 +157,7 @@ JOB = JudgeJob(
     device="cuda",
     dtype=Dtype.BF16,
     seed="0123456789abcdef" * 2,
-    workloads=(WorkloadSpec("default", {"n": 3}, flops=2.0, bytes=8.0), WorkloadSpec("smoke")),
+    workloads=(WorkloadSpec("default", {"n": 3}, flops=2.0, bytes=8.0, collective=REDUCED), WorkloadSpec("smoke")),
     protocol=PROTOCOL,
     timeouts=JudgeTimeouts(call_s=3),
     tolerance={"atol": 0.5},

@@ -1,5 +1,6 @@
 """The project's own problems and candidates, as far as they can be known without running them."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,23 @@ from kernel_matrix.sources.reference_module import read_reference
 ROOT = Path(__file__).resolve().parents[2]
 LOADED = load_source("folder", ROOT / "problems")
 PROBLEMS = {problem.id: problem for problem in LOADED.problems}
+
+OF_RANKS = {
+    "all_gather": ((0, 27_000, 18_000), (0, 45_000, 36_000)),
+    "all_gather_gemm": ((215_040, 13_696, 5_376), (430_080, 22_912, 10_752)),
+    "all_reduce": ((5_000, 20_000, 10_000), (5_000, 20_000, 10_000)),
+    "all_reduce_rms_norm": ((20_000, 16_500, 8_000), (20_000, 16_500, 8_000)),
+    "all_to_all": ((0, 10_080, 5_040), (0, 10_080, 5_040)),
+    "distributed_softmax": ((16_000, 12_800, 64), (16_000, 12_800, 64)),
+    "gemm_all_reduce": ((107_520, 8_768, 3_840), (107_520, 8_768, 3_840)),
+    "gemm_reduce_scatter": ((107_520, 6_848, 3_840), (107_520, 5_888, 3_840)),
+    "moe_combine": ((7_200, 11_520, 7_200), (7_200, 11_520, 7_200)),
+    "moe_dispatch": ((0, 14_976, 7_200), (0, 14_976, 7_200)),
+    "reduce_scatter": ((2_250, 13_500, 9_000), (3_375, 11_250, 9_000)),
+    "sequence_parallel_attention": ((1_440_000, 28_800, 28_800), (2_880_000, 28_800, 57_600)),
+    "vocab_parallel_cross_entropy": ((180_000, 90_000, None), (90_000, 45_000, None)),
+}
+"""Problem → FLOPs, bytes and size of the collective of ``smoke`` in fp16, for 2 and for 4 ranks."""
 
 
 def test_everything_can_be_read():
@@ -66,3 +84,23 @@ def test_the_module_itself_has_the_default_shape(problem):
     constants = read_reference(problem.path).constants
     default = next(w.values for w in problem.workloads if w.name == "default")
     assert {name: constants[name].value for name in default} == default
+
+
+def test_every_problem_of_ranks_has_its_sizes_here():
+    assert {problem.id for problem in LOADED.problems if problem.ranks > 1} == OF_RANKS.keys()
+
+
+@pytest.mark.parametrize("name", OF_RANKS)
+def test_sizes_of_ranks_hold_for_any_number_of_them(name, tmp_path):
+    found = []
+    for ranks in (2, 4):
+        folder = tmp_path / str(ranks) / name
+        folder.mkdir(parents=True)
+        text = (ROOT / "problems" / name / "problem.toml").read_text()
+        (folder / "problem.toml").write_text(text.replace("\nranks = 2\n", f"\nranks = {ranks}\n"))
+        shutil.copy(ROOT / "problems" / name / "reference.py", folder)
+        (problem,) = load_source("folder", folder.parent).problems
+        smoke = next(one for one in problem.workloads if one.name == "smoke")
+        found.append((smoke.flops, smoke.bytes[Dtype.FP16], smoke.collective_bytes.get(Dtype.FP16)))
+        assert (problem.ranks, problem.collective is None) == (ranks, found[-1][2] is None)
+    assert tuple(found) == OF_RANKS[name]

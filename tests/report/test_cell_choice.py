@@ -39,6 +39,13 @@ def test_few_outcomes_are_all_kept_with_columns_of_cells():
     assert (row["labels"], row["sampled"]) == (["no_trace"], True)
 
 
+def test_cells_of_ranks_have_bandwidths_and_share_of_link():
+    rates = {"algorithm_bytes_per_s": 3e11, "bus_bytes_per_s": 4.5e11, "link_share_of_peak": 0.9}
+    row = cells_of(tables([timed(0, 2.0, collective_kind="all_reduce", **rates)])).row(0, named=True)
+    figures = [row[name] for name in ("algorithm_gbytes_per_s", "bus_gbytes_per_s", "link_share_of_peak")]
+    assert (row["collective_kind"], figures) == ("all_reduce", pytest.approx([300, 450, 0.9]))
+
+
 def test_cells_have_the_measures_of_their_source():
     measures = {"code_lines": 87, "code_complexity": 4, "code_maintainability": 48.5}
     rows = [timed(0, 2.0, session=number, launches_per_call=3, **measures) for number in range(2)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.model.enums import (
+    CollectiveKind,
     Dtype,
     Implementation,
     InputMode,
@@ -25,6 +26,7 @@ from kernel_matrix.model.messages import (
     BatchBlock,
     Block,
     ClockProbeReading,
+    CollectiveSize,
     EnergyReading,
     Evidence,
     HealthReport,
@@ -47,6 +49,7 @@ from kernel_matrix.results.record import (
     HealthInfo,
     HostRecord,
     ImageInfo,
+    LinkInfo,
     Outcome,
     Record,
     SourceFinding,
@@ -68,7 +71,7 @@ ADDED_LATER = {
     "Evidence": {"held_out", "rank"},
     "WorkloadReport": {
         *("two_clocks", "traits", "batches", "energies", "labels", "held_out"),
-        *("memory_bytes", "claimed_memory_bytes", "needed_memory_bytes", "reference_pieces"),
+        *("memory_bytes", "claimed_memory_bytes", "needed_memory_bytes", "reference_pieces", "collective"),
     },
     "EnergyReading": {"discarded"},
     "SessionReport": {"clock_probes", "anchors", "kernels", "launches", "health", "earlier_cells"},
@@ -499,9 +502,12 @@ def batches(contestant: str, call_ns: int, *, short: bool = False) -> BatchBlock
 def full_record() -> Record:
     """A record of two sessions with everything in it that a record can have."""
     in_batches = (batches("eager", 300, short=True), batches("eager", 300), batches("candidate", 100))
-    whole = (workload(blocks=every_block(), batches=in_batches, energies=ENERGIES),)
+    timed = workload(blocks=every_block(), batches=in_batches, energies=ENERGIES)
+    whole = (replace(timed, collective=CollectiveSize(CollectiveKind.ALL_REDUCE, 10.0)),)
     sessions = session(0, workloads=whole, probes=PROBES), session(1, workloads=whole)
-    return make_record(cell=replace(CELL_KEY, held_out=("secret",)), sessions=sessions)
+    link = LinkInfo(kind="nvlink", lanes=18, bytes_per_s=450e9, peer=True)
+    cell = replace(CELL_KEY, held_out=("secret",), ranks=2)
+    return make_record(cell=cell, sessions=sessions, host=replace(HOST, link=link))
 
 
 def failed_record(

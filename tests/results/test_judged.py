@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kernel_matrix.model.enums import Grade, Implementation, Role, Status, Verdict
-from kernel_matrix.model.messages import AnchorTimes, TracedKernel
+from kernel_matrix.model.enums import CollectiveKind, Grade, Implementation, Role, Status, Verdict
+from kernel_matrix.model.messages import AnchorTimes, CollectiveSize, TracedKernel
 from kernel_matrix.results.judged import judge, times_of
 from kernel_matrix.results.kernel_rows import kernel_rows
-from kernel_matrix.results.record import Record, record_to_json
+from kernel_matrix.results.record import LinkInfo, Record, record_to_json
 from kernel_matrix.results.rows import Row, cell_rows, host_row
 from tests.results.factory import (
     ANCHORS,
@@ -138,6 +138,41 @@ def test_rates_name_what_they_are_bound_by() -> None:
     row, _second = rows(full_record())
     assert (row["bound"], row["intensity"]) == ("memory", 2)
     assert row["share_of_peak"] == row["bytes_share_of_peak"] > row["flops_share_of_peak"]
+
+
+def of_ranks(ranks: int = 4, link_bytes_per_s: float | None = 450e9, size: float = 3e6) -> Row:
+    """A row of an all_reduce of ``size`` bytes in 10 µs."""
+    (told,) = timed(0, 10_000, 20_000).workloads
+    told = replace(told, collective=CollectiveSize(CollectiveKind.ALL_REDUCE, size))
+    link = LinkInfo(kind="nvlink", bytes_per_s=link_bytes_per_s)
+    cell = replace(CELL_KEY, ranks=ranks)
+    (row,) = rows(record(session(0, workloads=(told,)), cell=cell, host=replace(HOST, link=link)))
+    return row
+
+
+def test_collective_has_both_bandwidths_and_a_share() -> None:
+    row = of_ranks()
+    assert (row["collective_kind"], row["collective_bytes"]) == ("all_reduce", 3e6)
+    figures = [row[name] for name in ("algorithm_bytes_per_s", "bus_bytes_per_s", "link_share_of_peak")]
+    assert figures == pytest.approx([300e9, 450e9, 1.0])
+    assert row["bound"] == "link"
+    assert row["share_of_peak"] == max(row["flops_share_of_peak"], row["bytes_share_of_peak"]), "as without a link"
+    assert of_ranks(ranks=2)["bus_bytes_per_s"] == pytest.approx(300e9)
+
+
+def test_collective_without_a_known_link_has_no_share() -> None:
+    row = of_ranks(link_bytes_per_s=None)
+    assert (row["bus_bytes_per_s"], row["link_share_of_peak"], row["bound"]) == (pytest.approx(450e9), None, "memory")
+
+
+def test_workload_without_collective_has_no_bandwidth() -> None:
+    (row,) = rows(record(timed(0, 10_000, 20_000)))
+    names = ("algorithm_bytes_per_s", "bus_bytes_per_s", "link_share_of_peak")
+    assert [row[name] for name in names] == [None, None, None]
+    document = record_to_json(record(timed(0, 10_000, 20_000)))
+    del document["sessions"][0]["workloads"][0]["collective"]
+    (old,) = cell_rows(document, key=0, host=host_row(document), run=None)
+    assert (old.get("collective_kind"), old["bus_bytes_per_s"]) == (None, None)
 
 
 def test_anchors_of_a_session_are_told() -> None:

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from kernel_matrix.errors import UsageError
-from kernel_matrix.model.enums import Dtype, Language, Status
+from kernel_matrix.model.enums import CollectiveKind, Dtype, Language, Status
 from kernel_matrix.model.messages import ContractSpec
 from kernel_matrix.sources import Origin, load_source
 from kernel_matrix.sources.folder import load_candidates
@@ -147,6 +147,59 @@ def test_several_ranks_exclude_what_is_judged_for_one(root, flag):
     write(root / "half/problem.toml", PROBLEM.replace("flops =", f"ranks = 2\n{flag} = true\nflops ="))
     (reason,) = reasons(load(root))
     assert reason.endswith(f"{flag}: cannot be combined with several ranks")
+
+
+COLLECTIVE = PROBLEM.replace("flops =", "ranks = 4\nflops =").replace(
+    "[workloads.smoke]",
+    """[collective]
+kind = "all_gather"
+bytes = "ranks * M * N * itemsize"
+
+[workloads.smoke]""",
+)
+
+
+def test_collective_has_a_size_that_counts_for_the_digest(root):
+    write(root / "half/problem.toml", PROBLEM.replace("flops =", "ranks = 4\nflops ="))
+    before = load(root).problems[0]
+    write(root / "half/problem.toml", COLLECTIVE)
+    after = load(root).problems[0]
+    assert (before.collective, before.workloads[0].collective_bytes) == (None, {})
+    assert after.collective is CollectiveKind.ALL_GATHER
+    assert [w.collective_bytes[Dtype.BF16] for w in after.workloads] == [4 * 4 * 8 * 2, 4 * 8 * 32 * 2]
+    digests = {before.digest, after.digest}
+    for change in (("all_gather", "send"), ('bytes = "ranks *', 'bytes = "2 *')):
+        write(root / "half/problem.toml", COLLECTIVE.replace(*change))
+        digests.add(load(root).problems[0].digest)
+    assert len(digests) == 4
+
+
+def test_formulas_may_use_the_number_of_ranks(root):
+    formulas = PROBLEM.replace('"M * N"', '"M * N / ranks"').replace('"2 * M', '"(ranks + 1) * M')
+    found = {}
+    for ranks in (1, 2, 4):
+        write(root / "half/problem.toml", formulas.replace("flops =", f"ranks = {ranks}\nflops ="))
+        smoke = load(root).problems[0].workloads[0]
+        found[ranks] = (smoke.flops, smoke.bytes[Dtype.FP32])
+    assert found == {1: (32, 256), 2: (16, 384), 4: (8, 640)}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("ranks = 4", "ranks = 1"), "collective: needs several ranks"),
+        (("all_gather", "all_gathr"), "did you mean 'all_gather'?"),
+        (('kind = "all_gather"\n', ""), "'kind' is a required property"),
+        (('bytes = "ranks * M * N * itemsize"\n', ""), "'bytes' is a required property"),
+        (("ranks * M * N", "rank * M * N"), "collective.bytes: 'rank' is not known"),
+        (("ranks * M * N", "-ranks * M * N"), "must not be negative"),
+        (("kind =", "size = 1\nkind ="), "collective.size: unknown key; allowed: kind, bytes"),
+    ],
+)
+def test_a_collective_that_makes_no_sense_is_named(root, change, words):
+    write(root / "half/problem.toml", COLLECTIVE.replace(*change))
+    (reason,) = reasons(load(root))
+    assert words in reason
 
 
 def test_the_call_of_a_library_lies_beside_the_reference(root):

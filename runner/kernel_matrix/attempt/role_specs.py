@@ -12,13 +12,22 @@ from kernel_matrix.environments import PythonEnvironment
 from kernel_matrix.images import ResolvedImage
 from kernel_matrix.matrix import Policy
 from kernel_matrix.model.enums import Dtype, Language, Role
-from kernel_matrix.model.messages import INTERPRETED, ContestantSpec, JudgeJob, JudgeTimeouts, PeakSpec, WorkloadSpec
+from kernel_matrix.model.messages import (
+    INTERPRETED,
+    CollectiveSize,
+    ContestantSpec,
+    JudgeJob,
+    JudgeTimeouts,
+    PeakSpec,
+    WorkloadSpec,
+)
 from kernel_matrix.plan import Cell
 from kernel_matrix.platforms import Gpu, Platform
 from kernel_matrix.platforms.peaks import TABLE, peak_of
 from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.sandboxes import Mount, ProcessLabels, ResourceLimits, RoleSpec
 from kernel_matrix.scan import SourceScan
+from kernel_matrix.sources import Workload
 
 # Languages whose candidates must define kernels.
 HAS_KERNELS = frozenset({Language.TRITON, Language.CUDA, Language.HIP})
@@ -186,7 +195,7 @@ def judge_job(place: CellPlacement, seed: str, contestants: Sequence[ContestantS
         dtype=cell.dtype,
         seed=seed,
         workloads=tuple(
-            WorkloadSpec(w.name, dict(w.values), w.flops, w.bytes.get(cell.dtype), w.held_out)
+            _workload(cell, w)
             # A sanitizer's log does not tell which workload it is about, and may be shown.
             for w in (*cell.workloads, *(() if place.sanitizer else cell.problem.held_out_workloads))
         ),
@@ -208,6 +217,18 @@ def judge_job(place: CellPlacement, seed: str, contestants: Sequence[ContestantS
         check_health=policy.health_probe and place.visible_gpu is not None,
         sanitize=tuple(filter(None, (place.sanitizer,))),
         device_memory_bytes=int(policy.device_memory_gib * GIB) or None,
+    )
+
+
+def _workload(cell: Cell, workload: Workload) -> WorkloadSpec:
+    kind, size = cell.problem.collective, workload.collective_bytes.get(cell.dtype)
+    return WorkloadSpec(
+        name=workload.name,
+        values=dict(workload.values),
+        flops=workload.flops,
+        bytes=workload.bytes.get(cell.dtype),
+        held_out=workload.held_out,
+        collective=None if kind is None or size is None else CollectiveSize(kind, size),
     )
 
 

@@ -54,6 +54,7 @@ def problem_document(problem: Problem) -> dict[str, Any]:
                 "values": dict(workload.values),
                 "flops": workload.flops,
                 "bytes": {dtype.value: count for dtype, count in workload.bytes.items()},
+                "collective_bytes": {dtype.value: count for dtype, count in workload.collective_bytes.items()},
                 "held_out": workload.held_out,
             }
             for workload in problem.workloads
@@ -63,6 +64,7 @@ def problem_document(problem: Problem) -> dict[str, Any]:
         "mutates_inputs": problem.mutates_inputs,
         "random": problem.random,
         "ranks": problem.ranks,
+        "collective": None if problem.collective is None else problem.collective.value,
         "digest": problem.digest,
         "description": problem.description,
     }

@@ -119,6 +119,8 @@ def _times() -> list[TableColumn]:
         ),
         _number("gb_per_s", "GB/s", "bytes_per_s", "{:,.4g}", 1e9, rank=4),
         _number("percent_of_peak", "of peak", "share_of_peak", "{:.1f} %", 0.01, rank=3),
+        _number("bus_gb_per_s", "bus GB/s", "bus_bytes_per_s", "{:,.4g}", 1e9, on_request=True),
+        _number("percent_of_link", "of link", "link_share_of_peak", "{:.1f} %", 0.01, on_request=True),
     ]
 
 
@@ -131,7 +133,9 @@ def _conditions() -> list[TableColumn]:
     ]
 
 
-def _number(name: str, heading: str, key: str, form: str, divisor: float = 1.0, *, rank: int = 0) -> TableColumn:
+def _number(
+    name: str, heading: str, key: str, form: str, divisor: float = 1.0, *, rank: int = 0, on_request: bool = False
+) -> TableColumn:
     """Return a column of the value of ``key`` over ``divisor``; unknown values are left empty."""
 
     def value(row: Row) -> float | None:
@@ -140,7 +144,9 @@ def _number(name: str, heading: str, key: str, form: str, divisor: float = 1.0, 
     def text(row: Row) -> str:
         return "" if row[key] is None else form.format(row[key] / divisor)
 
-    return TableColumn(name=name, heading=heading, value=value, text=text, is_number=True, rank=rank)
+    return TableColumn(
+        name=name, heading=heading, value=value, text=text, is_number=True, rank=rank, on_request=on_request
+    )
 
 
 def _known(name: str) -> Callable[[Row], str]:

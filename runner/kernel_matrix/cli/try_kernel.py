@@ -222,6 +222,8 @@ def _speed_lines(row: Mapping[str, Any], intervals_ns: Mapping[str, tuple[float,
         yield _field("", f"{row['verdict_low']:.3f}x to {row['verdict_high']:.3f}x between sessions, 95 %")
     if row["share_of_peak"] is not None:
         yield _field("reached", _reached(row))
+    if row["bus_bytes_per_s"] is not None:
+        yield _field("exchanged", _exchanged(row))
     if row["verdict"] is not None:
         yield _field("verdict", f"{row['verdict']}, grade {row['grade']}")
         yield _field("", explain_reason(row["verdict_reason"], row["verdict_figure"]))
@@ -232,6 +234,12 @@ def _reached(row: Mapping[str, Any]) -> str:
     if row["bytes_share_of_peak"] == row["share_of_peak"]:
         return f"{row['bytes_per_s'] / 1e9:,.0f} GB/s, {row['share_of_peak']:.0%} of the memory bandwidth"
     return f"{row['flops_per_s'] / 1e12:,.3g} TFLOP/s, {row['share_of_peak']:.0%} of the peak rate in {row['dtype']}"
+
+
+def _exchanged(row: Mapping[str, Any]) -> str:
+    """Write for example ``312 GB/s bus bandwidth, 69 % of the link``."""
+    share = "" if row["link_share_of_peak"] is None else f", {row['link_share_of_peak']:.0%} of the link"
+    return f"{row['bus_bytes_per_s'] / 1e9:,.3g} GB/s bus bandwidth{share}"
 
 
 def _next_step(tried: TriedKernel) -> str:

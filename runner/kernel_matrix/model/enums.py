@@ -24,6 +24,23 @@ class Fault(str, Enum):
     """This cell cannot run here, because of what this host or its device lacks."""
 
 
+class CollectiveKind(str, Enum):
+    """Kind of a collective between ranks; its size is defined as in nccl-tests."""
+
+    ALL_REDUCE = "all_reduce"
+    """Every rank gets the sum, or another reduction, of all buffers. Size: the buffer of a rank."""
+    ALL_GATHER = "all_gather"
+    """Every rank gets the parts of all. Size: all parts together."""
+    REDUCE_SCATTER = "reduce_scatter"
+    """Every rank gets its part of the sum. Size: all parts together."""
+    ALL_TO_ALL = "all_to_all"
+    """Every rank sends a part to each one. Size: all that a rank sends, to itself too."""
+    BROADCAST = "broadcast"
+    """Every rank gets the buffer of one. Size: that buffer."""
+    SEND = "send"
+    """Every rank sends to one other. Size: what a rank sends."""
+
+
 class Stage(str, Enum):
     """Stage of a cell's life, in order."""
 

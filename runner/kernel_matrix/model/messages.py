@@ -28,7 +28,18 @@ from typing import (
     get_type_hints,
 )
 
-from kernel_matrix.model.enums import Dtype, Fault, Implementation, InputMode, Regime, Role, Stage, Status, fault_of
+from kernel_matrix.model.enums import (
+    CollectiveKind,
+    Dtype,
+    Fault,
+    Implementation,
+    InputMode,
+    Regime,
+    Role,
+    Stage,
+    Status,
+    fault_of,
+)
 from kernel_matrix.model.fields import (
     LATER,
     CellId,
@@ -102,6 +113,16 @@ def dumps(value: Any) -> str:
 
 
 @dataclass(frozen=True)
+class CollectiveSize:
+    """What ranks exchange in one call."""
+
+    kind: Annotated[CollectiveKind, Column()]
+    """Kind of what ranks exchange in one call."""
+    bytes: Annotated[Measured, Column()]
+    """Its size as nccl-tests define it: see [bus bandwidth](problems.md#bus-bandwidth)."""
+
+
+@dataclass(frozen=True)
 class WorkloadSpec:
     """One shape set: module constants of the problem and the values they take."""
 
@@ -113,6 +134,8 @@ class WorkloadSpec:
     """Bytes one call must move at least; ``None`` if the problem does not give them."""
     held_out: bool = False
     """``True``: it comes after the workloads that candidates are shown, and is verified only."""
+    collective: Optional[CollectiveSize] = None
+    """``None`` if the problem does not give it."""
 
 
 @dataclass(frozen=True)
@@ -533,6 +556,8 @@ class WorkloadReport:
     """Remarks on this workload that do not decide the status, e.g. ``low_resolution``, ``precision_blind``."""
     held_out: Annotated[bool, LATER, Column()] = False
     """`True`: those who write candidates are told nothing of this workload, and it was verified only."""
+    collective: Annotated[Optional[CollectiveSize], LATER, Columns("collective_")] = None
+    """`None` for one rank, and if the problem does not give it."""
 
     def __post_init__(self) -> None:
         if self.status is not Status.PASSED and self.blocks and self.status in UNTIMED:

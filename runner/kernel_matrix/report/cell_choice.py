@@ -36,13 +36,14 @@ FROM_OUTCOMES: Final = (
 )  # fmt: skip
 _FIRST: Final = (
     "registers_max", "spill_bytes_max", "exclusive_reason", "clock_reason", "sm_clock_mhz", "power_w",
-    "temperature_max_c", "peak_flops_per_s", "peak_bytes_per_s",
+    "temperature_max_c", "peak_flops_per_s", "peak_bytes_per_s", "collective_kind",
     "code_lines", "code_complexity", "code_maintainability",
     "energy_ratio_mean", "energy_ratio_low", "energy_ratio_high",
 )  # fmt: skip
 _MOST: Final = ("candidate_memory_bytes", "baseline_memory_bytes")
 _MEDIANS: Final = (
     "flops_per_s", "bytes_per_s", "intensity", "worst_error_ratio",
+    "algorithm_bytes_per_s", "bus_bytes_per_s", "link_share_of_peak",
     "launches_per_call", "eager_launches", "compile_launches",
     "candidate_joules_per_call", "baseline_joules_per_call", "flops_per_joule",
 )  # fmt: skip
@@ -84,12 +85,13 @@ def describe_cells(outcomes: pl.DataFrame, tables: Tables) -> pl.DataFrame:
             pl.col("image_id").str.slice(0, 19),
             (pl.col("candidate_ns", "baseline_ns", "floor_ns") / 1000).name.replace("_ns$", "_us"),
             (pl.col("flops_per_s") / 1e12).alias("tflops_per_s"),
-            (pl.col("bytes_per_s") / 1e9).alias("gbytes_per_s"),
+            (pl.col("bytes_per_s", "algorithm_bytes_per_s", "bus_bytes_per_s") / 1e9).name.replace("bytes", "gbytes"),
             verdict_why=_whys(shown),
             sampled=flag_sampled(shown),
         )
         .rename({"candidate_kind": "kind"})
         .drop("verdict_figure", "candidate_ns", "baseline_ns", "floor_ns", "flops_per_s", "bytes_per_s")
+        .drop("algorithm_bytes_per_s", "bus_bytes_per_s")
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from kernel_matrix.measure.roofline import COMPUTE, MEMORY
+from kernel_matrix.measure.roofline import COMPUTE, LINK, MEMORY
 from kernel_matrix.model.enums import Grade, Implementation, Regime, Verdict, VerdictReason
 from kernel_matrix.model.fields import Column, Count, Instant, KeyColumns, Small
 
@@ -145,8 +145,16 @@ class WorkloadColumns:
     """The larger of `flops_share_of_peak` and `bytes_share_of_peak`."""
     intensity: float | None
     """FLOPs per byte."""
-    bound: Annotated[str | None, Column(words=(COMPUTE, MEMORY))]
-    """The limit of the workload at this intensity: `compute` or `memory`."""
+    bound: Annotated[str | None, Column(words=(COMPUTE, MEMORY, LINK))]
+    """The limit of the workload: `compute` or `memory` at this intensity; `link` where `link_share_of_peak` is the
+    largest of the three shares."""
+    algorithm_bytes_per_s: float | None
+    """Algorithm bandwidth: `collective_bytes` ÷ time of a call."""
+    bus_bytes_per_s: float | None
+    """Bus bandwidth: `algorithm_bytes_per_s` × the factor for `collective_kind` and `ranks`; see
+    [bus bandwidth](problems.md#bus-bandwidth)."""
+    link_share_of_peak: float | None
+    """`bus_bytes_per_s` ÷ `link_bytes_per_s`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,7 @@ _MEDIANS = (
     *(f"{rival}_median_ns" for rival in RIVALS),
     *(f"speedup_over_{rival}" for rival in RIVALS),
     *("flops_per_s", "bytes_per_s", "flops_share_of_peak", "bytes_share_of_peak", "share_of_peak"),
+    *("algorithm_bytes_per_s", "bus_bytes_per_s", "link_share_of_peak"),
 )
 _MOST = ("candidate_memory_bytes", "baseline_memory_bytes")
 _ORDER = ("problem", "workload", "candidate", "dtype", "gpu", "toolchain", "hostname")

@@ -14,12 +14,13 @@ from functools import lru_cache
 from statistics import fmean, median
 from typing import Any
 
+from kernel_matrix.measure.bus_bandwidth import bus_factor
 from kernel_matrix.measure.drift import machine_drift
 from kernel_matrix.measure.energy import energy_ratio, joules_per_call
 from kernel_matrix.measure.grade import spread_within
 from kernel_matrix.measure.roofline import Work, roofline
 from kernel_matrix.measure.timed import CANDIDATE, EAGER, WorkloadTimes
-from kernel_matrix.model.enums import Fault, Role, Status
+from kernel_matrix.model.enums import CollectiveKind, Fault, Role, Status
 from kernel_matrix.model.instants import parse_instant
 from kernel_matrix.model.messages import INTERPRETED, SessionReport, WorkloadReport
 from kernel_matrix.results.derived_columns import REGIMES, RIVALS
@@ -185,10 +186,17 @@ def _rates(median_ns: float | None, workload: Mapping[str, Any], inside: Row) ->
     if not median_ns:
         return {}
     quantised = bool(workload.get("traits", {}).get("quality"))
+    collective = workload.get("collective")
+    size = collective["bytes"] if collective else None
+    factor = bus_factor(CollectiveKind(collective["kind"]), inside["ranks"]) if collective else 0.0
     found = roofline(
         median_ns,
-        Work(flops=workload["flops"], bytes=workload["bytes"]),
-        Work(flops=None if quantised else inside["peak_flops_per_s"], bytes=inside.get("peak_bytes_per_s")),
+        Work(flops=workload["flops"], bytes=workload["bytes"], link_bytes=size and size * factor),
+        Work(
+            flops=None if quantised else inside["peak_flops_per_s"],
+            bytes=inside.get("peak_bytes_per_s"),
+            link_bytes=inside.get("link_bytes_per_s"),
+        ),
     )
     return {
         "flops_per_s": found.flops_per_s,
@@ -198,6 +206,9 @@ def _rates(median_ns: float | None, workload: Mapping[str, Any], inside: Row) ->
         "share_of_peak": found.utilisation,
         "intensity": found.intensity,
         "bound": found.bound,
+        "algorithm_bytes_per_s": found.link_bytes_per_s and found.link_bytes_per_s / factor,
+        "bus_bytes_per_s": found.link_bytes_per_s,
+        "link_share_of_peak": found.link_utilisation,
     }
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Protocol
 
 from kernel_matrix.bundled import BUNDLED_PROBLEMS
 from kernel_matrix.errors import UsageError
-from kernel_matrix.model.enums import Dtype, Language, Status
+from kernel_matrix.model.enums import CollectiveKind, Dtype, Language, Status
 from kernel_matrix.model.fields import Length
 from kernel_matrix.model.messages import ContractSpec
 from kernel_matrix.model.protocols import protocol_members
@@ -58,6 +58,8 @@ class Workload:
     """Floating point operations of one call; ``None`` if unknown."""
     bytes: Mapping[Dtype, float] = field(default_factory=dict)
     """Dtype → minimum of bytes that one call must move; empty if unknown."""
+    collective_bytes: Mapping[Dtype, float] = field(default_factory=dict)
+    """Dtype → size of :attr:`Problem.collective`, bytes; empty without one."""
     memory: Mapping[Dtype, float] = field(default_factory=dict)
     """Dtype → device memory, bytes, that a cell needs; empty if unknown. It does not change the answer, so it is not in
     the digest."""
@@ -67,9 +69,14 @@ class Workload:
     @property
     def digest_facts(self) -> dict[str, Any]:
         """Values that count for the digest of its problem; a fact that is seldom true is there only if it is."""
-        by_dtype = {dtype.value: count for dtype, count in self.bytes.items()}
-        facts = {"name": self.name, "values": self.values, "flops": self.flops, "bytes": by_dtype}
+        facts = {"name": self.name, "values": self.values, "flops": self.flops, "bytes": _by_name(self.bytes)}
+        if self.collective_bytes:
+            facts["collective_bytes"] = _by_name(self.collective_bytes)
         return {**facts, "held_out": True} if self.held_out else facts
+
+
+def _by_name(counts: Mapping[Dtype, float]) -> dict[str, float]:
+    return {dtype.value: count for dtype, count in counts.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +106,8 @@ class Problem:
     ranks: int = 1
     """Number of processes that make a call together, each on a device of its own if there are devices; the reference
     is the code of one of them."""
+    collective: CollectiveKind | None = None
+    """What ranks exchange in one call; ``None``: there is one rank, or the problem does not say."""
     contract: ContractSpec | None = None
     """Accuracy limits for the outputs of a quantised problem; ``None``: a tolerance per element."""
     library: Path | None = None

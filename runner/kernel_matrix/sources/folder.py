@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.errors import UsageError, suggestion
-from kernel_matrix.model.enums import Dtype, Language, Status
+from kernel_matrix.model.enums import CollectiveKind, Dtype, Language, Status
 from kernel_matrix.model.messages import ContractSpec
 from kernel_matrix.sources import Candidate, LoadedSource, Origin, Problem, UnreadableItem, Workload
 from kernel_matrix.sources.document import (
@@ -91,18 +91,19 @@ def _read_problem(folder: Path, source: str) -> Problem:
     document = read_document(folder / PROBLEM_FILE, "problem")
     reference = read_reference(folder / REFERENCE_FILE)
     values = document.values
-    workloads = tuple(_read_workload(document, reference, name) for name in values["workloads"])
+    ranks, collective = _ranks(document), _collective(document)
+    workloads = _read_workloads(document, reference, ranks)
     _check_held_out(document, reference, workloads)
     flags = {"outliers": values.get("outliers", True), "mutates_inputs": values.get("mutates_inputs", False)}
     tolerance = values.get("tolerance", {})
     contract = ContractSpec(**values["contract"]) if "contract" in values else None
-    random, ranks = values.get("random", False), _ranks(document)
+    random = values.get("random", False)
     library = folder / LIBRARY_FILE if (folder / LIBRARY_FILE).exists() else None
     facts = {
         "workloads": [workload.digest_facts for workload in workloads],
         "tolerance": tolerance,
         **flags,
-        **_rare_facts(contract, library, random=random, ranks=ranks),
+        **_rare_facts(contract, library, random=random, ranks=ranks, collective=collective),
     }
     return Problem(
         id=folder.name,
@@ -116,6 +117,7 @@ def _read_problem(folder: Path, source: str) -> Problem:
         tolerance=tolerance,
         random=random,
         ranks=ranks,
+        collective=collective,
         contract=contract,
         library=library,
         digest=digest_of(reference.source, facts),
@@ -137,7 +139,22 @@ def _ranks(document: TomlDocument) -> int:
     return ranks
 
 
-def _rare_facts(contract: ContractSpec | None, library: Path | None, *, random: bool, ranks: int) -> dict[str, Any]:
+def _collective(document: TomlDocument) -> CollectiveKind | None:
+    """Return the kind of the collective, if there is one.
+
+    Raises:
+        UnreadableFileError: There is one, and one rank.
+    """
+    if "collective" not in document.values:
+        return None
+    if document.values.get("ranks", 1) == 1:
+        raise document.error("needs several ranks; add ranks = 2, or leave the table out", "collective")
+    return CollectiveKind(document.values["collective"]["kind"])
+
+
+def _rare_facts(
+    contract: ContractSpec | None, library: Path | None, *, random: bool, ranks: int, collective: CollectiveKind | None
+) -> dict[str, Any]:
     """Return the optional facts that a problem has; absent ones must not change the digests of other problems."""
     extras: dict[str, Any] = {}
     if contract is not None:
@@ -148,21 +165,29 @@ def _rare_facts(contract: ContractSpec | None, library: Path | None, *, random: 
         extras["random"] = random
     if ranks > 1:
         extras["ranks"] = ranks
+    if collective is not None:
+        extras["collective"] = collective.value
     return extras
 
 
-def _read_workload(document: TomlDocument, reference: ReferenceModule, name: str) -> Workload:
+def _read_workloads(document: TomlDocument, reference: ReferenceModule, ranks: int) -> tuple[Workload, ...]:
+    """Read all workloads, with the formulas' values for so many ranks."""
+    return tuple(_read_workload(document, reference, name, ranks) for name in document.values["workloads"])
+
+
+def _read_workload(document: TomlDocument, reference: ReferenceModule, name: str, ranks: int) -> Workload:
     values: dict[str, Value] = dict(document.values["workloads"][name])
     held_out = bool(values.pop(HELD_OUT, False))
     for constant in values:
         _check_constant(document, reference, name, constant)
-    numbers = reference.numbers(values)
+    numbers = {**reference.numbers(values), "ranks": ranks}
     return Workload(
         name=name,
         values=values,
-        flops=_evaluate(document, "flops", name, numbers) if "flops" in document.values else None,
-        bytes=_evaluate_by_dtype(document, "bytes", name, numbers),
-        memory=_evaluate_by_dtype(document, "memory", name, numbers),
+        flops=_evaluate(document, ("flops",), name, numbers) if "flops" in document.values else None,
+        bytes=_evaluate_by_dtype(document, ("bytes",), name, numbers),
+        collective_bytes=_evaluate_by_dtype(document, ("collective", "bytes"), name, numbers),
+        memory=_evaluate_by_dtype(document, ("memory",), name, numbers),
         held_out=held_out,
     )
 
@@ -184,12 +209,12 @@ def _check_held_out(document: TomlDocument, reference: ReferenceModule, workload
 
 
 def _evaluate_by_dtype(
-    document: TomlDocument, key: str, workload: str, numbers: Mapping[str, int | float]
+    document: TomlDocument, keys: tuple[str, ...], workload: str, numbers: Mapping[str, int | float]
 ) -> dict[Dtype, float]:
-    """Return the values of the formula ``key`` by dtype; empty if there is none."""
-    if key not in document.values:
+    """Return the values of the formula at ``keys`` by dtype; empty if its table, or it itself, is not there."""
+    if keys[0] not in document.values:
         return {}
-    return {d: _evaluate(document, key, workload, {**numbers, "itemsize": size}) for d, size in ITEMSIZES.items()}
+    return {d: _evaluate(document, keys, workload, {**numbers, "itemsize": size}) for d, size in ITEMSIZES.items()}
 
 
 def _check_constant(document: TomlDocument, reference: ReferenceModule, workload: str, name: str) -> None:
@@ -215,13 +240,16 @@ def _same_kind(value: Value, constant: Value) -> bool:
     return whole_for_real or type(value) is type(constant)
 
 
-def _evaluate(document: TomlDocument, key: str, workload: str, names: Mapping[str, int | float]) -> float:
+def _evaluate(document: TomlDocument, keys: tuple[str, ...], workload: str, names: Mapping[str, int | float]) -> float:
+    formula: Any = document.values
+    for key in keys:
+        formula = formula[key]
     try:
-        value = evaluate(document.values[key], names)
+        value = evaluate(formula, names)
     except FormulaError as error:
-        raise document.error(f"{error} (workload {workload})", key) from None
+        raise document.error(f"{error} (workload {workload})", *keys) from None
     if value < 0:
-        raise document.error(f"is {value:g} for workload {workload}; must not be negative", key)
+        raise document.error(f"is {value:g} for workload {workload}; must not be negative", *keys)
     return value
 
 

@@ -25,7 +25,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Pow: math.pow,
 }
 _FUNCTIONS: Mapping[str, Callable[..., float]] = {"min": min, "max": max}
-_ALLOWED = "numbers, constants of the problem, itemsize, + - * / // % ** ( ) min max"
+_ALLOWED = "numbers, constants of the problem, itemsize, ranks, + - * / // % ** ( ) min max"
 
 
 class FormulaError(ValueError):

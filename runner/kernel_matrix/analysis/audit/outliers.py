@@ -23,7 +23,7 @@ from kernel_matrix.analysis.audit.times import with_sheets
 from kernel_matrix.analysis.quantiles import NORMAL_MAD
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
-from kernel_matrix.measure.roofline import COMPUTE
+from kernel_matrix.measure.roofline import COMPUTE, LINK
 
 _Z: Final = 3.5
 """Limit for an outlier after Iglewicz and Hoaglin."""
@@ -106,10 +106,13 @@ def _residuals(tables: Tables) -> pl.LazyFrame:
     # A name that people type may mean boards whose bandwidths differ twofold.
     rows = passed(tables.cells).filter((time > 0) & time.is_finite() & pl.col("gpu_name").is_not_null())
     known = with_sheets(
-        rows.select(*WHERE, "gpu_name", "bound", "candidate_median_ns", "peak_flops_per_s", "peak_bytes_per_s")
-    )
-    rate = pl.when(pl.col("bound") == COMPUTE).then(pl.coalesce("sheet_flops_per_s", "peak_flops_per_s")).otherwise(
-        pl.coalesce("sheet_bytes_per_s", "peak_bytes_per_s")
+        rows.select(*WHERE, "gpu_name", "bound", "candidate_median_ns", "peak_flops_per_s", "peak_bytes_per_s",
+                    "link_bytes_per_s")
+    )  # fmt: skip
+    rate = (
+        pl.when(pl.col("bound") == COMPUTE).then(pl.coalesce("sheet_flops_per_s", "peak_flops_per_s"))
+        .when(pl.col("bound") == LINK).then("link_bytes_per_s")
+        .otherwise(pl.coalesce("sheet_bytes_per_s", "peak_bytes_per_s"))
     )  # fmt: skip
     by_cell = known.with_columns(rate=rate).filter(pl.col("rate").is_not_null()).group_by(WHERE).agg(
         time.median().alias("t"), pl.col("rate").first()

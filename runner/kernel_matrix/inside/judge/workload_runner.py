@@ -476,6 +476,7 @@ class WorkloadState:
             claimed_memory_bytes=self.claimed_memory_bytes,
             labels=tuple(dict.fromkeys((*timing.labels, *verifier.labels))),
             held_out=spec.held_out,
+            collective=spec.collective,
         )
 
 

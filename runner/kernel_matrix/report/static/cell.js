@@ -37,6 +37,8 @@ function cellPage(row) {
         ['Machine drift', known(get('machine_drift'), (v) => percent(v, 2))], ['Code drift', known(get('code_drift'), (v) => percent(v, 2))],
         ['Physical floor', known(get('floor_us'), (v) => `${micros(v)} µs`)], ['Achieved', known(get('tflops_per_s'), (v) => `${plain(v)} TFLOP/s`)],
         ['Bandwidth', known(get('gbytes_per_s'), (v) => `${plain(v)} GB/s`)], ['Share of the roof', known(get('share_of_peak'), (v) => `${percent(v)}${get('bound') ? `, ${get('bound')} bound` : ''}`)],
+        ['Algorithm bandwidth', known(get('algorithm_gbytes_per_s'), (v) => `${plain(v)} GB/s, ${get('collective_kind')}`)],
+        ['Bus bandwidth', known(get('bus_gbytes_per_s'), (v) => `${plain(v)} GB/s`)], ['Share of the link', known(get('link_share_of_peak'), percent)],
         ['Error, of tolerance', known(get('worst_error_ratio'), plain)], ['Compile time', known(get('compile_s'), (v) => `${plain(v)} s`)], ['Whole time', known(get('total_s'), (v) => `${plain(v)} s`)],
         ['Memory, candidate', known(get('candidate_memory_bytes'), mebibytes)], ['Memory, baseline', known(get('baseline_memory_bytes'), mebibytes)],
         ['Energy per call, candidate', known(get('candidate_joules_per_call'), millijoules)], ['Energy per call, baseline', known(get('baseline_joules_per_call'), millijoules)],
