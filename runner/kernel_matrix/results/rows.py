@@ -186,12 +186,12 @@ def _rates(median_ns: float | None, workload: Mapping[str, Any], inside: Row) ->
     if not median_ns:
         return {}
     quantised = bool(workload.get("traits", {}).get("quality"))
-    collective = workload.get("collective")
-    size = collective["bytes"] if collective else None
-    factor = bus_factor(CollectiveKind(collective["kind"]), inside["ranks"]) if collective else 0.0
+    collective = workload.get("collective") or {}
+    size = collective.get("bytes")
+    over_link = size * bus_factor(CollectiveKind(collective["kind"]), inside["ranks"]) if size else None
     found = roofline(
         median_ns,
-        Work(flops=workload["flops"], bytes=workload["bytes"], link_bytes=size and size * factor),
+        Work(flops=workload["flops"], bytes=workload["bytes"], link_bytes=over_link),
         Work(
             flops=None if quantised else inside["peak_flops_per_s"],
             bytes=inside.get("peak_bytes_per_s"),
@@ -206,7 +206,7 @@ def _rates(median_ns: float | None, workload: Mapping[str, Any], inside: Row) ->
         "share_of_peak": found.utilisation,
         "intensity": found.intensity,
         "bound": found.bound,
-        "algorithm_bytes_per_s": found.link_bytes_per_s and found.link_bytes_per_s / factor,
+        "algorithm_bytes_per_s": size / median_ns * 1e9 if size else None,
         "bus_bytes_per_s": found.link_bytes_per_s,
         "link_share_of_peak": found.link_utilisation,
     }

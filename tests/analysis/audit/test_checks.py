@@ -324,6 +324,25 @@ def test_times_that_agree_by_chance_are_no_copy():
     assert heard("copied_times", tables_of(rows, samples=[])) == []
 
 
+@pytest.mark.parametrize(("bound", "odd"), [("link", []), ("memory", ["g0"])])
+def test_times_bound_by_the_link_are_scaled_by_its_rate(bound, odd):
+    links = {"g0": 50e9, "g1": 400e9, "g2": 410e9, "g3": 420e9, "g4": 430e9}
+    rows = [
+        cell(
+            gpu=gpu,
+            gpu_name=f"board {gpu}",
+            problem=f"all_reduce_{number}",
+            bound=bound,
+            candidate_median_ns=1e15 * (number + 1) / rate,
+            link_bytes_per_s=rate,
+            peak_bytes_per_s=3e12,
+        )
+        for gpu, rate in links.items()
+        for number in range(5)
+    ]
+    assert [row["gpu"] for row in heard("odd_gpu", tables(rows))] == odd
+
+
 def test_orphan_kernel_and_host_are_found():
     whole = tables_of(clean())
     kernels = frame("kernels", [{"record": 999, "origin": "built", "name": "k"}]).lazy()

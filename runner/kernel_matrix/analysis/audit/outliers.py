@@ -1,8 +1,8 @@
 """Checks for GPUs, and cells of a GPU, whose speed relative to the others is odd.
 
 Of a whole GPU, data sheets say what to expect: each time is multiplied by the rate of its GPU that bounds it, peak
-FLOP/s of the dtype where the row is bound by ``compute``, else bytes/s of its memory. If the sheets are right, the
-logarithm is one number per problem plus one per GPU.
+FLOP/s of the dtype where the row is bound by ``compute``, bytes/s of the link where by ``link``, else bytes/s of its
+memory. If the sheets are right, the logarithm is one number per problem plus one per GPU.
 
 Of a single cell, the other cells of its GPU and the other GPUs' times of the cell say it, without a data sheet:
 :func:`polished` takes an effect of the cell and one of the GPU from the logarithm of each time (median polish; Tukey,
