@@ -8,6 +8,8 @@
  *
  *   host         driver (6.12.12)  version (26 0 2: the library's)  init (!N: refuses to open)  unprivileged (1)
  *   identity     uuid  name  minor (of the render node)  pci (0000:65:00.0)  target (0x942)  compute_units
+ *   links        links: as in nvml.c, with the kinds xgmi, pcie and host (from one CPU to another)
+ *                link_speed (MB/s of one XGMI link)
  *   memory       memory  memory_used
  *   clocks       clock_sm  clock_memory  min_clock_sm  max_clock_sm  max_clock_memory
  *                stable_clock (what the level STABLE_STD locks to; absent: there is no such level)
@@ -218,6 +220,39 @@ amdsmi_status_t amdsmi_get_gpu_driver_info(amdsmi_processor_handle handle, amdsm
     strcpy(info->driver_name, "amdgpu");
     int code = ask(from_handle(handle), "uuid", value);
     return (amdsmi_status_t)(code == SUCCESS ? ask_text(HOST, "driver", info->driver_version, TEXT) : code);
+}
+
+/* Links. */
+
+enum { PCIE = 1, XGMI = 2 };
+
+amdsmi_status_t amdsmi_topo_get_link_type(
+    amdsmi_processor_handle one, amdsmi_processor_handle other, uint64_t *hops, uint32_t *type) {
+    link_t link;
+    int code = find_link(from_handle(one), from_handle(other), &link);
+    int is_xgmi = !strcmp(link.kind, "xgmi");
+    *type = is_xgmi ? XGMI : PCIE;
+    *hops = is_xgmi ? 1 : strcmp(link.kind, "host") ? 2 : 3;
+    return (amdsmi_status_t)code;
+}
+
+amdsmi_status_t amdsmi_is_P2P_accessible(amdsmi_processor_handle one, amdsmi_processor_handle other, _Bool *accessible) {
+    link_t link;
+    int code = find_link(from_handle(one), from_handle(other), &link);
+    *accessible = link.peer;
+    return (amdsmi_status_t)code;
+}
+
+amdsmi_status_t amdsmi_get_minmax_bandwidth_between_processors(
+    amdsmi_processor_handle one, amdsmi_processor_handle other, uint64_t *least, uint64_t *most) {
+    link_t link;
+    unsigned long long speed = 0;
+    int code = find_link(from_handle(one), from_handle(other), &link);
+    if (code == SUCCESS) code = ask_number(from_handle(one), "link_speed", &speed);
+    if (code != SUCCESS) return (amdsmi_status_t)code;
+    *least = speed;
+    *most = speed * link.lanes;
+    return strcmp(link.kind, "xgmi") ? NOT_SUPPORTED : SUCCESS;
 }
 
 /* Questions that one key answers. */

@@ -24,6 +24,7 @@ MI300X = {
     "pci": "0000:65:00.0",
     "target": "0x942",
     "compute_units": 304,
+    "link_speed": 50_000,
     "memory": 206_141_652_992,
     "memory_used": 297_795_584,
     "clock_sm": 2100,

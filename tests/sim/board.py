@@ -80,6 +80,8 @@ class Board:
     """Requests that give them back."""
     not_reset: str
     """Words about a reset that has reported success and done nothing."""
+    fast_link: str
+    """Direct link between two such devices, without a switch."""
     policy: Mapping[str, Any] = field(default_factory=dict)
     """What a matrix file's policy needs besides, so that its clocks are locked to 1500 MHz."""
     alone: tuple[str, ...] = ()
@@ -150,6 +152,7 @@ def nvidia_board(library: Path, folder: Path) -> Board:
         locking=("nvmlDeviceSetGpuLockedClocks tdp tdp -> 0", "nvmlDeviceSetMemoryLockedClocks 3201 3201 -> 0"),
         resetting=("nvmlDeviceResetGpuLockedClocks -> 0", "nvmlDeviceResetMemoryLockedClocks -> 0"),
         not_reset="1500 MHz after it",
+        fast_link="nvlink",
         alone=("nvmlDeviceSetComputeMode 3 -> 0", "nvmlDeviceSetComputeMode 0 -> 0"),
         kinds=("compute", "graphics", "mps"),
     )
@@ -180,5 +183,6 @@ def amd_board(library: Path, folder: Path) -> Board:
         locking=("amdsmi_set_gpu_perf_determinism_mode 1500 -> 0",),
         resetting=("amdsmi_set_gpu_perf_level 0 -> 0",),
         not_reset="the performance level is 8 and not 0",
+        fast_link="xgmi",
         policy={"clock_target": 1500},  # it has no level with clocks for profiling
     )

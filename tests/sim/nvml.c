@@ -18,6 +18,10 @@
  *   identity     uuid  name  serial  minor  capability (9.0)  architecture  brand  cores  vbios  pci_bus_id
  *                pci_device_id  numa_node  cpu_affinity (hexadecimal words, lowest first)
  *   links        bus_width  pcie_generation  pcie_generation_max  pcie_width  pcie_width_max
+ *                links: for each device with another link than PCIe its place among the devices, the kind (nvlink,
+ *                switch, pcie, host), with a minus if the two cannot access each other's memory, and the number of
+ *                NVLinks: 1:nvlink:4 2:host-
+ *                link_speed (MB/s of one NVLink)  far_ends (!N: what NVLinks lead to is not told)
  *   memory       memory  memory_used (without reserved)  memory_reserved (absent: only version 1 of the question)
  *   clocks       clock_graphics (absent: clock_sm)  clock_sm  clock_memory  clock_video: those the driver chooses;
  *                max_clock_*  default_clock_* (of the same four)  tdp_clock (what the symbolic pair locks to)
@@ -268,6 +272,77 @@ nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t handle, unsigned int words, u
     return code;
 }
 
+/* Links. */
+
+enum { CAPABILITY_NVLINK = 2, P2P_OK = 0, P2P_NOT_SUPPORTED = 5, HOST_BRIDGE = 30, SYSTEM = 50, NVLINKS = 18 };
+enum { FAR_GPU = 0, FAR_SWITCH = 2, SWITCH = -1, INACTIVE = -2 };
+
+static int is_nvlink(const link_t *link) { return !strcmp(link->kind, "nvlink") || !strcmp(link->kind, "switch"); }
+
+nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other, int capability, int *status) {
+    link_t link;
+    nvmlReturn_t code = find_link(from_handle(one), from_handle(other), &link);
+    int can = capability == CAPABILITY_NVLINK ? is_nvlink(&link) : link.peer;
+    *status = can ? P2P_OK : P2P_NOT_SUPPORTED;
+    return code;
+}
+
+nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevice_t other, int *level) {
+    link_t link;
+    nvmlReturn_t code = find_link(from_handle(one), from_handle(other), &link);
+    *level = strcmp(link.kind, "pcie") ? SYSTEM : HOST_BRIDGE;
+    return code;
+}
+
+/* What the NVLink with this number leads to: a device, SWITCH or INACTIVE. All devices share the links to switches. */
+static nvmlReturn_t find_far_end(nvmlDevice_t handle, unsigned int number, int *far) {
+    link_t link;
+    unsigned int from = 0, to_switch = 0;
+    nvmlReturn_t code = SUCCESS;
+    *far = INACTIVE;
+    if (number >= NVLINKS) return INVALID_ARGUMENT;
+    for (int other = 0; code == SUCCESS && other < count_devices(); other++) {
+        if (other == from_handle(handle)) continue;
+        code = find_link(from_handle(handle), other, &link);
+        if (!strcmp(link.kind, "switch")) to_switch = link.lanes;
+        if (strcmp(link.kind, "nvlink")) continue;
+        if (from <= number && number < from + link.lanes) *far = other;
+        from += link.lanes;
+    }
+    if (*far == INACTIVE && number < from + to_switch) *far = SWITCH;
+    return code;
+}
+
+static nvmlReturn_t tell_far_end(nvmlDevice_t handle, unsigned int number, int *far) {
+    char value[VALUE_SIZE];
+    nvmlReturn_t code = find_far_end(handle, number, far);
+    if (code == SUCCESS && *far == INACTIVE) return NOT_SUPPORTED;
+    return code == SUCCESS && find(from_handle(handle), "far_ends", value) ? atoi(value + 1) : code;
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t handle, unsigned int number, unsigned int *active) {
+    int far;
+    nvmlReturn_t code = find_far_end(handle, number, &far);
+    *active = far != INACTIVE;
+    return code;
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t handle, unsigned int number, int *type) {
+    int far;
+    nvmlReturn_t code = tell_far_end(handle, number, &far);
+    *type = far == SWITCH ? FAR_SWITCH : FAR_GPU;
+    return code;
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t handle, unsigned int number, nvmlPciInfo_t *pci) {
+    int far;
+    nvmlReturn_t code = tell_far_end(handle, number, &far);
+    if (code != SUCCESS) return code;
+    if (far != SWITCH) return nvmlDeviceGetPciInfo_v3(to_handle(far), pci);
+    *pci = (nvmlPciInfo_t){.bus = 0xff};
+    return SUCCESS;
+}
+
 /* Memory: what the driver keeps for itself counts as used in the first version of the question only. */
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory_t *memory) {
@@ -411,6 +486,7 @@ static const struct { unsigned int id; const char *key; unsigned int type; } FIE
     {77, "counter_board_limit", UNSIGNED_LONG_LONG},
     {82, "temperature_memory", UNSIGNED_INT},
     {83, "energy", UNSIGNED_LONG_LONG},
+    {90, "link_speed", UNSIGNED_INT},
     {185, "power_average", UNSIGNED_INT},
     {186, "power_instant", UNSIGNED_INT},
     {189, "power_limit_default", UNSIGNED_INT},

@@ -40,6 +40,7 @@ H200 = {
     "pcie_generation_max": 5,
     "pcie_width": 16,
     "pcie_width_max": 16,
+    "link_speed": 26_562,
     "memory": 150_754_820_096,
     "memory_used": 1_048_576,
     "memory_reserved": 667_090_944,

@@ -118,6 +118,26 @@ static int ask_text(int device, const char *key, char *text, unsigned int length
     return SUCCESS;
 }
 
+/* The link from one device to another. */
+typedef struct { char kind[16]; unsigned int lanes; int peer; } link_t;
+
+/* Reads the link from `device` to `other`: PCIe with access to each other's memory, unless the world says otherwise. */
+static int find_link(int device, int other, link_t *link) {
+    char value[VALUE_SIZE], *token, *rest = value;
+    int said = find(device, "links", value);
+    int code = ask(device, said ? "links" : "uuid", value), to;
+    *link = (link_t){"pcie", 0, 1};
+    while (said && code == SUCCESS && (token = strtok_r(rest, " ", &rest))) {
+        link_t found = {"", 0, 1};
+        if (sscanf(token, "%d:%15[^:]:%u", &to, found.kind, &found.lanes) < 2) return INVALID_ARGUMENT;
+        size_t last = strlen(found.kind) - 1;
+        found.peer = found.kind[last] != '-';
+        if (!found.peer) found.kind[last] = 0;
+        if (to == other) *link = found;
+    }
+    return code;
+}
+
 static int lives(unsigned int pid) {
     char path[64], state = 'Z';
     snprintf(path, sizeof path, "/proc/%u/stat", pid);

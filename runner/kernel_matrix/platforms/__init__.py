@@ -20,6 +20,22 @@ from kernel_matrix.platforms.check_result import CheckResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuLink:
+    """Connection from one device to another one of the same host, as the driver describes it."""
+
+    to: str
+    """UUID of the other device."""
+    kind: str | None = None
+    """Member of the platform's ``LINK_KINDS``; ``None`` if the driver does not say."""
+    lanes: int | None = None
+    """Number of parallel connections of this kind between the two."""
+    bytes_per_s: float | None = None
+    """Highest bandwidth of all lanes together, in one direction."""
+    peer: bool | None = None
+    """Whether the device can access the memory of the other one; ``None`` if the driver does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One device that a cell can run on; the CPU counts as one, too."""
 
@@ -41,6 +57,8 @@ class Gpu:
     """Newest toolkit that the driver runs, such as ``13.0``. Records have a field of this name."""
     devices: tuple[Gpu, ...] = ()
     """Devices of a group, in the order of ranks; empty for a single device."""
+    links: tuple[GpuLink, ...] = ()
+    """Links to the other devices of its platform here; empty for a group, and on a host with one device."""
 
     @property
     def inside(self) -> str:
@@ -60,7 +78,8 @@ def group_of(gpus: Iterable[Gpu]) -> Gpu:
     """
     members = tuple(sorted(gpus, key=lambda gpu: gpu.uuid))
     uuid = "+".join(gpu.uuid for gpu in members)
-    return replace(members[0], uuid=uuid, memory_bytes=min(gpu.memory_bytes for gpu in members), devices=members)
+    least = min(gpu.memory_bytes for gpu in members)
+    return replace(members[0], uuid=uuid, memory_bytes=least, devices=members, links=())
 
 
 def named(gpus: Iterable[Gpu]) -> str:
@@ -282,6 +301,8 @@ class Platform(Protocol):
     PROVEN: bool
     """True once the platform's code was shown to work on real devices, by ``kernel-matrix platform prove``. Records say
     it, and times of an unproven platform are graded C at best."""
+    LINK_KINDS: tuple[str, ...]
+    """Kinds of link between devices, the best first; empty if devices are not linked."""
     NEEDS_IMAGES: bool
     """Toolchains run only from images, not from the packages beside the runner."""
     SANITIZER: str

@@ -22,6 +22,7 @@ __all__ = [
     "DIVISION",
     "HIDDEN",
     "HIDDEN_IN_PROCESS",
+    "LINK_KINDS",
     "PROGRAM_FOLDERS",
     "PROVEN",
     "SANITIZER",
@@ -61,6 +62,7 @@ PROGRAM_FOLDERS: tuple[str, ...] = ()
 SHARING_SERVER = ""
 DIVISION = "division into parts"
 ADVICE: Mapping[str, str] = {}
+LINK_KINDS: tuple[str, ...] = ()
 
 
 @contextmanager

@@ -101,7 +101,7 @@ def host_inventory() -> dict[str, PlatformInventory]:
 def gpu_document(gpu: Gpu) -> dict[str, Any]:
     """Return ``gpu`` in the form of records, which name the vendor in place of the platform."""
     fields = asdict(gpu)
-    del fields["devices"]
+    del fields["devices"], fields["links"]
     return {"vendor": get_platform(fields.pop("platform")).VENDOR, **fields}
 
 

@@ -35,6 +35,8 @@ VENDOR = "nvidia"
 TITLE = "NVIDIA GPU"
 IS_ACCELERATOR = True
 PROVEN = True
+LINK_KINDS = ("nvswitch", "nvlink", "pcie", "host")
+"""``host``: the way leads through the host's processors, beyond one PCIe host bridge."""
 NEEDS_IMAGES = True
 SANITIZER = "kernel_matrix.platforms.cuda.inside.sanitized"
 ACCESS_ADVICE = "install the NVIDIA container toolkit (`nvidia-ctk runtime configure`) and restart the daemon"
@@ -73,6 +75,7 @@ __all__ = [
     "HIDDEN",
     "HIDDEN_IN_PROCESS",
     "IS_ACCELERATOR",
+    "LINK_KINDS",
     "NEEDS_IMAGES",
     "PROGRAM_FOLDERS",
     "PROVEN",

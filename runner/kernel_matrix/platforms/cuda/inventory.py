@@ -6,6 +6,7 @@ import pynvml
 
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.platforms import Gpu, PlatformInventory
+from kernel_matrix.platforms.cuda.links import with_links
 from kernel_matrix.platforms.cuda.nvml_calls import opened, translated, value_of
 
 
@@ -25,9 +26,8 @@ def _read_inventory() -> PlatformInventory:
     reasons = [answer for answer in answers if isinstance(answer, str)]
     if not answers:
         reasons = [f"the NVIDIA driver {driver or ''} sees no GPU; look for `NVRM` in `dmesg`"]
-    return PlatformInventory(
-        gpus=tuple(answer for answer in answers if isinstance(answer, Gpu)), reason="; ".join(reasons)
-    )
+    gpus = [answer for answer in answers if isinstance(answer, Gpu)]
+    return PlatformInventory(gpus=with_links(gpus), reason="; ".join(reasons))
 
 
 def _try_gpu(index: int, *, driver: str | None, cuda_driver: str | None) -> Gpu | str:

@@ -49,6 +49,8 @@ from kernel_matrix.platforms.rocm.toolchains import (
 VENDOR = "amd"
 TITLE = "AMD GPU"
 IS_ACCELERATOR = True
+LINK_KINDS = ("xgmi", "pcie", "host")
+"""``host``: the way leads from one of the host's processors to another one."""
 NEEDS_IMAGES = True
 DAEMON_ERRORS = (
     (
@@ -81,6 +83,7 @@ __all__ = [
     "HIDDEN",
     "HIDDEN_IN_PROCESS",
     "IS_ACCELERATOR",
+    "LINK_KINDS",
     "NEEDS_IMAGES",
     "PROGRAM_FOLDERS",
     "PROVEN",

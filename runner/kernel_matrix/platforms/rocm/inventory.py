@@ -10,6 +10,7 @@ from kernel_matrix.platforms import Gpu, PlatformInventory
 from kernel_matrix.platforms.rocm.inside import smi_library
 from kernel_matrix.platforms.rocm.inside.smi_library import SmiError, SmiStatus, number, reported, structure
 from kernel_matrix.platforms.rocm.inside.smi_structs import AsicInfo, DriverInfo, EnumerationInfo, member
+from kernel_matrix.platforms.rocm.links import with_links
 from kernel_matrix.platforms.rocm.smi_calls import opened, translated, value_of
 
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
@@ -55,13 +56,14 @@ def memory_bytes(handle: c_void_p, which: str) -> int:
 
 
 def _read_inventory() -> PlatformInventory:
-    answers = [_try_gpu(index, handle) for index, handle in enumerate(smi_library.devices())]
+    handles = smi_library.devices()
+    answers = [_try_gpu(index, handle) for index, handle in enumerate(handles)]
     reasons = [answer for answer in answers if isinstance(answer, str)]
     if not answers:
         reasons = ["the AMD driver sees no GPU; look for `amdgpu` in `dmesg`"]
-    return PlatformInventory(
-        gpus=tuple(answer for answer in answers if isinstance(answer, Gpu)), reason="; ".join(reasons)
-    )
+    gpus = [answer for answer in answers if isinstance(answer, Gpu)]
+    linked = with_links(gpus, [handles[gpu.index] for gpu in gpus])
+    return PlatformInventory(gpus=linked, reason="; ".join(reasons))
 
 
 def _try_gpu(index: int, handle: c_void_p) -> Gpu | str:
