@@ -101,6 +101,7 @@ def test_every_key_arrives(load, tmp_path):
         name = "several"
         model = "NVIDIA H100*"
         units = 3
+        link = "pcie"
         without = ["GPU-1", "GPU-2"]
 
         [protocol]
@@ -143,7 +144,9 @@ def test_every_key_arrives(load, tmp_path):
     )
     assert matrix.candidates == (CandidateSet(select=("*/best",), path=tmp_path / "mine", method="search", model="m1"),)
     assert matrix.gpus[2] == GpuAxis(name="this-one", uuid="GPU-0a1b", compute_capability="9.0", min_memory_gib=80.0)
-    assert matrix.gpus[3] == GpuAxis(name="several", model="NVIDIA H100*", units=3, without=("GPU-1", "GPU-2"))
+    assert matrix.gpus[3] == GpuAxis(
+        name="several", model="NVIDIA H100*", units=3, link="pcie", without=("GPU-1", "GPU-2")
+    )
     spec = ProtocolSpec(
         trials=10,
         min_samples=100,

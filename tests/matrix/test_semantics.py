@@ -36,6 +36,20 @@ def test_a_cpu_has_no_conditions(faults, minimal):
     assert fault == "matrix.toml:7:1 gpus[0].model: a CPU has no such condition; take it out"
 
 
+@pytest.mark.parametrize(
+    ("platform", "link", "fault"),
+    [
+        ("cuda", "nvlinks", "'nvlinks' is not known; allowed: nvswitch, nvlink, pcie, host; did you mean 'nvlink'?"),
+        ("rocm", "nvlink", "allowed: xgmi, pcie, host"),
+        ("cpu", "pcie", "a CPU has no such condition"),
+    ],
+)
+def test_link_is_a_kind_of_its_platform(faults, platform, link, fault):
+    (found,) = faults(f"[[gpus]]\nname = 'linked'\nplatform = '{platform}'\nlink = '{link}'\n")
+    assert found.startswith("matrix.toml:23:1 gpus[2].link: ")
+    assert fault in found
+
+
 def test_an_image_has_one_toolkit(faults, minimal):
     (fault,) = faults(base=minimal.replace('torch = "2.9.0"\n', 'torch = "2.9.0"\nrocm = "7.2"\n'))
     assert fault.endswith("toolchains[0].rocm: an image has one toolkit, and another is given; take one out")

@@ -7,7 +7,7 @@ from plan.nouns import CPU, CPU_DEVICE, CPU_TOOLCHAIN, CU128, H200, H200_DEVICE,
 
 from kernel_matrix.matrix import GpuAxis, Policy, Toolchain
 from kernel_matrix.model.enums import ClockPolicy, Dtype, Language
-from kernel_matrix.plan import HostInventory, SkipReason, devices_matching, groups_matching
+from kernel_matrix.plan import HostInventory, SkipReason, devices_matching
 
 A100 = replace(H200_DEVICE, uuid="GPU-2", name="NVIDIA A100-SXM4-80GB", compute_capability="8.0", memory_bytes=80 << 30)
 T4 = replace(H200_DEVICE, uuid="GPU-3", name="Tesla T4", compute_capability="7.5")
@@ -289,29 +289,14 @@ def test_all_conditions_of_an_axis_must_hold(axis, matching):
     assert devices_matching(axis, (CPU_DEVICE, H200_DEVICE, A100)) == tuple(matching)
 
 
-def fleet_of(count):
-    """So many H200, whose UUIDs are in the reverse order of their indices."""
-    return tuple(replace(H200_DEVICE, uuid=f"GPU-{9 - index}", index=index) for index in range(count))
-
-
-def test_groups_are_consecutive_devices_in_the_order_of_uuids():
-    groups = groups_matching(H200, fleet_of(5), 2)
-    assert [[gpu.index for gpu in group.members] for group in groups] == [[1, 0], [3, 2]]
-    assert [group.uuid for group in groups] == ["GPU-8+GPU-9", "GPU-6+GPU-7"]
-
-
-def test_groups_of_one_rank_and_on_a_cpu_are_the_devices():
-    assert groups_matching(H200, fleet_of(2), 1) == fleet_of(2)
-    assert groups_matching(CPU, (CPU_DEVICE,), 4) == (CPU_DEVICE,)
-
-
 def test_ranks_need_as_many_matching_devices(plan, facts):
     ranks = selected(problem("all_reduce", ranks=2))
     (cpu, h200) = reasons_of_axes(plan(ranks, facts=facts))
     assert cpu.kind is SkipReason.LANGUAGE_NOT_SUPPORTED
     assert h200.kind is SkipReason.NO_SUCH_GPU
     assert h200.text == "2 ranks need 2 devices that match h200, and this host has 1"
-    assert reasons_of_axes(plan(ranks, facts=replace(facts, gpus=(CPU_DEVICE, *fleet_of(2)))))[1] is None
+    second = replace(H200_DEVICE, uuid="GPU-2", index=1)
+    assert reasons_of_axes(plan(ranks, facts=replace(facts, gpus=(CPU_DEVICE, H200_DEVICE, second))))[1] is None
 
 
 def test_ranks_need_a_sandbox_with_a_network_of_its_own(plan, facts):

@@ -129,6 +129,7 @@ def _cell_document(cell: Cell) -> dict[str, Any]:
     return {
         "id": cell.id,
         "gpu": cell.gpu.name,
+        "link": cell.link,
         "toolchain": cell.toolchain.name,
         "dtype": cell.dtype.value,
         "problem": cell.problem.id,
@@ -166,7 +167,7 @@ _CELL_COLUMNS = (
     ),
     *(
         TableColumn(name=name, on_request=True)
-        for name in ("id", "problem", "category", "level", "language", "workloads")
+        for name in ("id", "link", "problem", "category", "level", "language", "workloads")
     ),
     *(TableColumn(name=name, on_request=True) for name in ("tier", "sessions", "compile_only")),
 )
@@ -202,6 +203,10 @@ def _tally_document(tally: CellCounts) -> dict[str, Any]:
 # ---- for people
 
 
+def _gpu_words(cell: Cell) -> str:
+    return cell.gpu.name if cell.link is None else f"{cell.gpu.name} ({cell.link})"
+
+
 @dataclass(slots=True)
 class _Group:
     """The runnable cells of one candidate."""
@@ -215,7 +220,7 @@ class _Group:
     def add(self, cell: Cell) -> None:
         self.cells += 1
         self.expected_s += cell.expected_s
-        self.gpus[cell.gpu.name] = None
+        self.gpus[_gpu_words(cell)] = None
         self.toolchains[cell.toolchain.name] = None
         self.dtypes[cell.dtype.value] = None
 
@@ -270,7 +275,7 @@ def _listed(cells: Iterable[Cell], where: str) -> Iterator[Cell]:
         verb = "compiled" if cell.compile_only else "runs"
         here = f"{verb} {where}, {duration(cell.expected_s)}"
         outcome = here if reason is None else f"{reason.kind.value}: {reason.text}"
-        place = f"{cell.gpu.name} {cell.toolchain.name} {cell.dtype.value} {cell.candidate.id}"
+        place = f"{_gpu_words(cell)} {cell.toolchain.name} {cell.dtype.value} {cell.candidate.id}"
         sys.stdout.write(visible(f"{cell.id}  {place}  {outcome}\n"))
         yield cell
     sys.stdout.flush()

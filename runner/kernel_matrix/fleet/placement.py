@@ -50,11 +50,18 @@ def place(cells_of: Mapping[SlotKind, Iterable[Cell]]) -> PlacedCells:
                 slots.setdefault(cell.id, set()).add(slot)
             elif cell.id not in nearest or _nearness(cell) > _nearness(nearest[cell.id]):
                 nearest[cell.id] = cell
+    run_somewhere = set(map(_point, runnable.values()))
     return PlacedCells(
         runnable=tuple(runnable.values()),
         slots={id_: frozenset(where) for id_, where in slots.items()},
-        skipped=tuple(cell for id_, cell in nearest.items() if id_ not in runnable),
+        skipped=tuple(cell for cell in nearest.values() if _point(cell) not in run_somewhere),
     )
+
+
+def _point(cell: Cell) -> tuple[object, ...]:
+    """Return what names ``cell`` in the matrix at every place; its id also depends on how devices are linked there."""
+    what = cell.problem.id, cell.problem.ranks, cell.candidate.id, cell.compile_only
+    return cell.gpu.name, cell.toolchain.name, cell.dtype, *what
 
 
 def _nearness(cell: Cell) -> int:

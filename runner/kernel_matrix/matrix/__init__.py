@@ -40,6 +40,8 @@ class GpuAxis:
     compute_capability: str | None = None
     """``9.0``; planning uses it on hosts that lack the GPU."""
     min_memory_gib: float | None = None
+    link: str | None = None
+    """Kind of link that the devices of several ranks need at least, such as ``pcie``."""
     units: int = 1
     """How many boards measure each cell, one after the other or at once."""
     without: tuple[str, ...] = ()

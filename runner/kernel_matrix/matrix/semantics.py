@@ -49,6 +49,7 @@ def check_semantics(document: Table, malformed: Collection[KeyPath], root: Path)
     yield from _platforms(document)
     yield from _extensions(document)
     yield from _conditions_of_a_cpu(document)
+    yield from _links(document)
     yield from _versions(document, malformed)
     for key in ("gpus", "problems", "candidates"):
         yield from _find_repeated_tables(
@@ -132,6 +133,13 @@ def _conditions_of_a_cpu(document: Table) -> Iterator[ConfigFault]:
         if platform is not None and not platform.IS_ACCELERATOR:
             for key in gpu.keys() - {"name", "platform", "vendor"}:
                 yield ConfigFault(("gpus", index, key), f"a {platform.TITLE} has no such condition; take it out")
+
+
+def _links(document: Table) -> Iterator[ConfigFault]:
+    for index, gpu in tables(document, "gpus"):
+        platform = platforms().get(platform_of(gpu))
+        if platform is not None and platform.IS_ACCELERATOR and "link" in gpu:
+            yield from _unknown_word(("gpus", index, "link"), gpu["link"], platform.LINK_KINDS)
 
 
 def _find_repeated_tables(key: str, found: Sequence[tuple[int, Table]]) -> Iterator[ConfigFault]:

@@ -9,7 +9,7 @@ cells).
 from kernel_matrix.plan.cell import Cell, Skip, SkipReason
 from kernel_matrix.plan.cost import expected_seconds
 from kernel_matrix.plan.filters import CellFilter, parse_filter, parse_shard, shard
-from kernel_matrix.plan.host_inventory import HostInventory, devices_matching, groups_matching
+from kernel_matrix.plan.host_inventory import HostInventory, devices_matching, groups_matching, linked_by
 from kernel_matrix.plan.planning import Plan, make_plan
 from kernel_matrix.plan.selection import SelectedProblem, Selection, load_selection
 from kernel_matrix.plan.totals import CellCounts, PlanTotals, tally
@@ -28,6 +28,7 @@ __all__ = [
     "devices_matching",
     "expected_seconds",
     "groups_matching",
+    "linked_by",
     "load_selection",
     "make_plan",
     "parse_filter",

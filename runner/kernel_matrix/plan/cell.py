@@ -67,5 +67,7 @@ class Cell:
     """``None``: it can run here."""
     expected_s: float
     """Rough estimate of its duration, seconds."""
+    link: str | None = None
+    """Kind of link that all devices of its ranks have; ``None`` with one rank, and if it is not known."""
     compile_only: bool = False
     """``True``: the candidate is built for the GPU's compute capability, and nothing is run."""

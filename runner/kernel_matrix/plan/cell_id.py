@@ -70,6 +70,11 @@ def workloads_digest(workloads: Iterable[Workload]) -> bytes:
     return digest(tuple(workload.name for workload in workloads))
 
 
+def linked_digest(question: bytes, link: str | None) -> bytes:
+    """Return ``question`` with the kind of link between the devices of several ranks, which counts only if known."""
+    return question if link is None else joined(question, digest(("link", link)))
+
+
 def compiling_digest(question: bytes) -> bytes:
     """Return the digest for only building a candidate, from the digest ``question`` for running it.
 

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from kernel_matrix.matrix import GpuAxis, Toolchain
 from kernel_matrix.platforms import Gpu, group_of
+from kernel_matrix.platforms.links import group_link, has_peer_access, link_rank
 from kernel_matrix.platforms.registry import get_platform
 
 GIB = 1 << 30
@@ -48,13 +49,46 @@ def devices_matching(axis: GpuAxis, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 def groups_matching(axis: GpuAxis, gpus: tuple[Gpu, ...], ranks: int) -> tuple[Gpu, ...]:
     """Return what a problem with so many ranks can run on: devices, or groups with a device for each rank.
 
-    Devices are grouped in the order of their indices; a rest that is too small for a group is left out.
+    All groups have the best kind of link that a group can have here in all of its pairs, so that the results of a cell
+    are of one kind of link. In the order of indices, each device takes the first ones that are so linked to it and to
+    each other, and can access each other's memory; devices that are left over are in no group.
     """
     matching = devices_matching(axis, gpus)
-    if ranks == 1 or not any(get_platform(gpu.platform).IS_ACCELERATOR for gpu in matching):
+    platform = get_platform(axis.platform)
+    if ranks == 1 or not platform.IS_ACCELERATOR:
         return matching
-    ordered = sorted(matching, key=lambda gpu: gpu.index)
-    return tuple(group_of(ordered[start : start + ranks]) for start in range(0, len(ordered) - ranks + 1, ranks))
+    weakest = len(platform.LINK_KINDS) if axis.link is None else platform.LINK_KINDS.index(axis.link)
+    found = (_groups(matching, ranks, most) for most in range(weakest + 1))
+    return next(filter(None, found), ())
+
+
+def linked_by(groups: tuple[Gpu, ...]) -> str | None:
+    """Return the kind of link that all of these groups have; ``None`` for single devices, and if it is not known."""
+    link = group_link(groups[0].devices) if groups else None
+    return None if link is None else link.kind
+
+
+def _groups(gpus: tuple[Gpu, ...], ranks: int, weakest: int) -> tuple[Gpu, ...]:
+    """Return groups in which no link has a kind beyond position ``weakest`` of the platform's kinds."""
+    left, groups = sorted(gpus, key=lambda gpu: gpu.index), []
+    while left:
+        group = _completed((left[0],), tuple(left[1:]), ranks, weakest)
+        groups += [] if group is None else [group_of(group)]
+        left = [gpu for gpu in left[1:] if group is None or gpu not in group]
+    return tuple(groups)
+
+
+def _completed(group: tuple[Gpu, ...], others: tuple[Gpu, ...], ranks: int, weakest: int) -> tuple[Gpu, ...] | None:
+    """Return the first group of so many ranks that ``group`` and some of ``others`` make; ``None`` if there is none."""
+    if len(group) == ranks:
+        return group
+    fitting = tuple(
+        other
+        for other in others
+        if link_rank(other, group_link((group[-1], other))) <= weakest and has_peer_access(group[-1], other)
+    )
+    tried = (_completed((*group, other), fitting[i + 1 :], ranks, weakest) for i, other in enumerate(fitting))
+    return next((found for found in tried if found is not None), None)
 
 
 def _matches(axis: GpuAxis, gpu: Gpu) -> bool:

@@ -18,6 +18,7 @@ from kernel_matrix.plan.cell_id import (
     cell_id,
     compiling_digest,
     joined,
+    linked_digest,
     place_digest,
     problem_digest,
     settings_digest,
@@ -87,6 +88,7 @@ class _Evaluation:
     policy: Policy
     reason: Skip | None
     expected_s: float
+    link: str | None = None
     compile_only: bool = False
 
 
@@ -140,6 +142,7 @@ class Plan:
                 policy=verdict.policy,
                 reason=verdict.reason,
                 expected_s=verdict.expected_s,
+                link=verdict.link,
                 compile_only=verdict.compile_only,
             )
 
@@ -155,6 +158,7 @@ class Plan:
             return self._evaluate_compile_only(spot, row, kind, mask, task)
         if self.compile_only or not paired:
             return None
+        link = self._skip_rules.link(spot.target, row.selected.problem.ranks)
         expected_s = expected_seconds(
             task.settings.protocol,
             workloads=len(task.workloads),
@@ -164,12 +168,13 @@ class Plan:
             sanitizers=len(task.settings.policy.sanitize),
         )
         return _Evaluation(
-            question=joined(spot.digest, task.digest),
+            question=linked_digest(joined(spot.digest, task.digest), link),
             workloads=task.workloads,
             protocol=task.settings.protocol,
             policy=task.settings.policy,
             reason=reason,
             expected_s=expected_s,
+            link=link,
         )
 
     def _is_only_compiled(self, spot: _Spot, kind: _Kind, task: _Task, reason: Skip | None, ranks: int) -> bool:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from kernel_matrix.matrix import DECLARED_LANGUAGES, GpuAxis, Toolchain
 from kernel_matrix.model.enums import ClockPolicy, Dtype, Language
 from kernel_matrix.plan.cell import Skip, SkipReason
-from kernel_matrix.plan.host_inventory import GIB, HostInventory, devices_matching
+from kernel_matrix.plan.host_inventory import GIB, HostInventory, devices_matching, groups_matching, linked_by
 from kernel_matrix.platforms import Gpu, Platform
+from kernel_matrix.platforms.links import describe_links
 from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.platforms.versions import parse_version
 
@@ -88,6 +89,10 @@ class SkipRules:
             )
             self._found[key] = None if ranks == 1 else _first_of(questions)
         return self._found[key]
+
+    def link(self, target: Target, ranks: int) -> str | None:
+        """Return the kind of link that groups for so many ranks have here; ``None`` without groups, or if unknown."""
+        return linked_by(groups_matching(target.gpu, self.host.gpus, ranks)) if ranks > 1 else None
 
     def of_compiling(self, target: Target, language: Language) -> Skip | None:
         """Return the first reason to skip cells at ``target`` that are only compiled and so need no device."""
@@ -189,10 +194,14 @@ class SkipRules:
         return f"{language.value} is interpreted on a {target.platform.TITLE}, where no rank reaches another's memory"
 
     def _devices(self, target: Target, ranks: int) -> str | None:
-        here = len(devices_matching(target.gpu, self.host.gpus))
-        if not target.platform.IS_ACCELERATOR or here >= ranks:
+        if not target.platform.IS_ACCELERATOR or groups_matching(target.gpu, self.host.gpus, ranks):
             return None
-        return f"{ranks} ranks need {ranks} devices that match {target.gpu.name}, and this host has {here}"
+        here, need = devices_matching(target.gpu, self.host.gpus), f"{ranks} ranks need {ranks} devices"
+        if len(here) < ranks:
+            return f"{need} that match {target.gpu.name}, and this host has {len(here)}"
+        how = f"linked by {target.gpu.link} or better" if target.gpu.link else "that can access each other's memory"
+        links = describe_links(sorted(here, key=lambda gpu: gpu.index)) or "how devices are linked is not known here"
+        return f"{need} {how}; {links}"
 
     def _network(self) -> str | None:
         if self.host.own_network:
