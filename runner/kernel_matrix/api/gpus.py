@@ -21,6 +21,7 @@ from kernel_matrix.lease.terms import LeaseTerms
 from kernel_matrix.matrix import Matrix, Toolchain
 from kernel_matrix.matrix.load import load_matrix
 from kernel_matrix.platforms import Gpu, TelemetrySample
+from kernel_matrix.platforms.links import describe_links
 from kernel_matrix.platforms.peaks import STATE_DIR_VARIABLE, peak_of, write_calibration
 from kernel_matrix.platforms.process_names import command
 from kernel_matrix.platforms.registry import get_platform, gpu_document, host_inventory, platforms
@@ -32,6 +33,7 @@ __all__ = [
     "TelemetrySample",
     "calibrate_gpus",
     "describe_gpu",
+    "describe_gpu_links",
     "describe_processes",
     "find_gpus",
     "inventory",
@@ -92,7 +94,8 @@ def named_gpu(which: str, gpus: Sequence[Gpu]) -> Gpu:
 
 def describe_gpu(gpu: Gpu) -> dict[str, Any]:
     """Return all known values of a GPU now; ``error`` is not empty if it does not answer."""
-    document = {**gpu_document(gpu), "peak": asdict(peak_of(gpu)), "error": ""}
+    links = [asdict(link) for link in gpu.links]
+    document = {**gpu_document(gpu), "links": links, "peak": asdict(peak_of(gpu)), "error": ""}
     platform = get_platform(gpu.platform)
     try:
         with platform.opened():
@@ -106,6 +109,13 @@ def describe_gpu(gpu: Gpu) -> dict[str, Any]:
             }
     except InfrastructureError as error:
         return document | {"error": str(error)}
+
+
+def describe_gpu_links(gpus: Sequence[Gpu]) -> list[str]:
+    """Return a line about the links between the GPUs of each platform that has several, if they are known."""
+    names = dict.fromkeys(gpu.platform for gpu in gpus)
+    lines = (describe_links([gpu for gpu in gpus if gpu.platform == name]) for name in names)
+    return [line for line in lines if line]
 
 
 def describe_processes(pids: Sequence[int]) -> list[dict[str, Any]]:

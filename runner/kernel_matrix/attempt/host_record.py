@@ -21,6 +21,8 @@ from kernel_matrix.model.enums import ClockState
 from kernel_matrix.model.instants import utc_now
 from kernel_matrix.model.messages import SessionReport, to_json
 from kernel_matrix.plan import Cell
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.links import group_link
 from kernel_matrix.platforms.peaks import peak_of
 from kernel_matrix.platforms.registry import get_platform, gpu_document
 from kernel_matrix.results.record import (
@@ -30,6 +32,7 @@ from kernel_matrix.results.record import (
     HealthInfo,
     HostRecord,
     ImageInfo,
+    LinkInfo,
     Outcome,
     TelemetrySummary,
 )
@@ -137,8 +140,16 @@ def make_host_record(of: Assignment, context: RunContext, device: DeviceRecord, 
         code=log.code,
         environment=_environment_used(of.image),
         devices=tuple(map(gpu_document, of.gpu.devices)),
+        link=_link_used(of.gpu),
         platform_proven=get_platform(of.gpu.platform).PROVEN,
     )
+
+
+def _link_used(gpu: Gpu) -> LinkInfo | None:
+    link = group_link(gpu.devices)
+    if link is None or link.kind is None:
+        return None
+    return LinkInfo(kind=link.kind, lanes=link.lanes, bytes_per_s=link.bytes_per_s, peer=link.peer)
 
 
 def _environment_used(image: ResolvedImage | None) -> EnvironmentInfo | None:

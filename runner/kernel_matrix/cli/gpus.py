@@ -107,7 +107,7 @@ def _print_calibration(gpu: Gpu, document: dict[str, Any]) -> None:
 
 
 def _list(table: TableOptions) -> None:
-    from kernel_matrix.api.gpus import describe_gpu, inventory
+    from kernel_matrix.api.gpus import describe_gpu, describe_gpu_links, inventory
     from kernel_matrix.cli.output import console, print_json
     from kernel_matrix.cli.table_writer import write_table
 
@@ -125,6 +125,8 @@ def _list(table: TableOptions) -> None:
     for document in documents:
         if document["error"]:
             screen.print(f"GPU {document['index']} does not answer: {document['error']}", markup=False)
+    for line in describe_gpu_links(gpus):
+        screen.print(f"links: {line}", markup=False)
     if reason:
         screen.print(f"{'not listed' if gpus else 'no GPU'}: {reason}", markup=False)
 
