@@ -218,12 +218,12 @@ def cell(
     return made
 
 
-def attempt(stage: PlaySandbox, made: Any) -> AttemptResult:
-    """Run one attempt at a cell, on the first GPU."""
+def attempt(stage: PlaySandbox, made: Any, gpu: Gpu | None = None) -> AttemptResult:
+    """Run one attempt at a cell, on the first GPU unless told otherwise."""
     bench = RunContext(
         run_id="run-1", sandbox=stage, sandbox_status=stage.status(), owner=owner_token(), scratch=stage.scratch
     )
-    return run_cell(Assignment(cell=made, gpu=gpus()[0]), bench)
+    return run_cell(Assignment(cell=made, gpu=gpu or gpus()[0]), bench)
 
 
 def tell_shared(stage: PlaySandbox) -> None:

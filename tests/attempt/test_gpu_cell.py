@@ -10,7 +10,7 @@ from sim.nvml import H200, SetState
 from kernel_matrix.results.reading import check_consistency
 from kernel_matrix.results.record import record_from_json
 from kernel_matrix.results.store import RecordStore
-from tests.attempt.gpu_stage import UUID, on_driver
+from tests.attempt.gpu_stage import OTHER, UUID, on_driver
 
 HOT, CAP = 0x40, 0x4
 
@@ -336,3 +336,18 @@ def test_gpu_cells_share_a_judge_and_both_are_proven(driver, tmp_path):
     assert told["launched"].count("judge") == told["launched"].count("baseline") == 1
     assert told["locked"] == [True, True, False]
     assert (told["alive"], told["scratch"]) == (0, [])
+
+
+def test_record_of_a_group_has_the_link_of_its_devices(driver, tmp_path):
+    addresses = {"pci_bus_id": "00000000:1B:00.0", "links": "0:nvlink:4"}
+    driver.set({**H200, "links": "1:nvlink:4"}, {**OTHER, **addresses})
+    program = "from kernel_matrix.platforms import group_of\n"
+    program += "tell(attempt(stage, cell(stage, vanishes), group_of(gpus())), stage)"
+    host = on_driver(driver, tmp_path, program)["record"]["host"]
+    assert len(host["devices"]) == 2
+    assert host["link"] == {"kind": "nvlink", "lanes": 4, "bytes_per_s": 4 * 26_562e6, "peer": True}
+    assert "links" not in host["device"]
+
+
+def test_record_of_one_device_has_no_link(ran):
+    assert ran()["record"]["host"]["link"] is None

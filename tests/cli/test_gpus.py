@@ -30,12 +30,13 @@ def rows(done):
 def test_a_table_with_a_row_per_gpu(clinic, words):
     done = clinic.call(*words)
     assert (done.returncode, done.stderr) == (0, "")
-    heading, h200, rtx, gtx = done.stdout.splitlines()
+    heading, h200, rtx, gtx, links = done.stdout.splitlines()
     assert heading.split()[:6] == ["GPU", "name", "UUID", "compute", "memory", "driver"]
     assert h200.split()[:9] == ["0", "NVIDIA", "H200", UUID, "9.0", "140", "GiB", "580.159.04", "1980"]
     assert h200.split()[9:] == ["3201", "118", "of", "700", "W", "41", "°C", "on", "off", "on", "none"]
     assert rtx.split()[-4:] == ["off", "–", "off", "none"]
     assert gtx.split()[-4:] == ["–", "–", "–", "none"]
+    assert links == "links: GPU 0-1: pcie (16 lanes, 31.51 GB/s each way); GPU 0-2, 1-2: pcie"
 
 
 def test_json_has_everything_and_why_some_of_it_is_not_known(clinic, driver):
@@ -47,6 +48,7 @@ def test_json_has_everything_and_why_some_of_it_is_not_known(clinic, driver):
     assert h200["peak"]["source"] == "table"
     assert h200["details"]["bus_width_bits"] == 6144
     assert [process["pid"] for process in h200["processes"]] == [os.getpid()]
+    assert [link["kind"] for link in h200["links"]] == ["pcie", "pcie"]
     assert gtx["details"]["vbios"] is None
     assert "not" in gtx["missing"]["vbios"]
     assert document["reason"] == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kernel_matrix.fleet.chunks import SlotKind
@@ -9,6 +11,7 @@ from kernel_matrix.fleet.placement import place
 from kernel_matrix.matrix import CandidateSet, GpuAxis, Matrix, ProblemSet, Toolchain
 from kernel_matrix.model.enums import Dtype
 from kernel_matrix.plan import HostInventory, Selection, SkipReason, make_plan
+from kernel_matrix.platforms import GpuLink
 from tests.plan.nouns import CPU, CPU_DEVICE, CPU_TOOLCHAIN, CU128, H200, H200_DEVICE, candidate, problem, selected
 
 A100 = GpuAxis(name="a100", model="NVIDIA A100*")
@@ -25,7 +28,7 @@ def host(*devices, **images):
 def placed(tmp_path):
     """Places a matrix of one problem on hosts."""
 
-    def made(hosts, *, gpus=(H200,), toolchains=(CU128,), names=("softmax/good",)):
+    def made(hosts, *, gpus=(H200,), toolchains=(CU128,), names=("softmax/good",), ranks=1):
         matrix = Matrix(
             name="small",
             path=tmp_path / "matrix.toml",
@@ -35,7 +38,7 @@ def placed(tmp_path):
             problems=(ProblemSet(source="folder", path=tmp_path),),
             candidates=(CandidateSet(),),
         )
-        selection = Selection(problems=(selected(problem(), *map(candidate, names)),))
+        selection = Selection(problems=(selected(problem(ranks=ranks), *map(candidate, names)),))
         return place({slot: make_plan(matrix, selection, one).cells() for slot, one in hosts.items()})
 
     return made
@@ -76,6 +79,13 @@ def test_cell_that_several_sites_can_run_is_there_once(placed):
     assert len(found.runnable) == 2
     assert {found.slots[cell.id] for cell in found.runnable} == {frozenset({BIG, SECOND})}
     assert {cell.reason for cell in found.runnable} == {None}
+    assert found.skipped == ()
+
+
+def test_cell_of_linked_devices_is_not_skipped_elsewhere(placed):
+    pair = [replace(H200_DEVICE, uuid=uuid, links=(GpuLink(to=to, kind="pcie"),)) for uuid, to in ("ab", "ba")]
+    found = placed({SMALL: host(CPU_DEVICE, cu128=""), BIG: host(*pair, cu128="")}, ranks=2)
+    assert where(found) == {("h200", "cu128"): {BIG}}
     assert found.skipped == ()
 
 

@@ -42,19 +42,19 @@ def place(cells_of: Mapping[SlotKind, Iterable[Cell]]) -> PlacedCells:
     """
     runnable: dict[str, Cell] = {}
     slots: dict[str, set[SlotKind]] = {}
-    nearest: dict[str, Cell] = {}
+    nearest: dict[tuple[object, ...], Cell] = {}
     for slot, cells in cells_of.items():
         for cell in cells:
             if cell.reason is None:
                 runnable.setdefault(cell.id, cell)
                 slots.setdefault(cell.id, set()).add(slot)
-            elif cell.id not in nearest or _nearness(cell) > _nearness(nearest[cell.id]):
-                nearest[cell.id] = cell
+            elif _point(cell) not in nearest or _nearness(cell) > _nearness(nearest[_point(cell)]):
+                nearest[_point(cell)] = cell
     run_somewhere = set(map(_point, runnable.values()))
     return PlacedCells(
         runnable=tuple(runnable.values()),
         slots={id_: frozenset(where) for id_, where in slots.items()},
-        skipped=tuple(cell for cell in nearest.values() if _point(cell) not in run_somewhere),
+        skipped=tuple(cell for point, cell in nearest.items() if point not in run_somewhere),
     )
 
 

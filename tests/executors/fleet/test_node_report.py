@@ -19,6 +19,7 @@ from kernel_matrix.hosts.code_versions import measurement_version
 from kernel_matrix.matrix import Toolchain
 from kernel_matrix.model.messages import to_json
 from kernel_matrix.plan import HostInventory
+from kernel_matrix.platforms import GpuLink
 from kernel_matrix.platforms.registry import PLATFORMS
 from kernel_matrix.untrusted_json import MAX_BYTES
 from kernel_matrix.version import __version__
@@ -31,7 +32,7 @@ REPORT = NodeReport(
     measurement_versions={name: measurement_version(name) for name in PLATFORMS},
     hostname="n17",
     inventory=HostInventory(
-        gpus=(H200_DEVICE, CPU_DEVICE),
+        gpus=(replace(H200_DEVICE, links=(GpuLink(to="GPU-2", kind="pcie"),)), CPU_DEVICE),
         sandbox="docker",
         uses_images=True,
         images={"cu128": "", "cu130": "not pulled"},

@@ -60,6 +60,14 @@ def test_a_lost_gpu_is_a_fault_and_its_neighbour_is_listed(gpu_clinic: Clinic, d
     assert report.verdict("GPU 1") == "ok"
 
 
+def test_links_of_several_gpus_have_a_line(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
+    driver.set(H200, RTX_4090)
+    found = gpu_clinic.examine("--sandbox", "process")["links"]["found"]
+    assert found == "GPU 0-1: pcie (16 lanes, 31.51 GB/s each way)"
+    driver.set(H200)
+    assert gpu_clinic.examine("--sandbox", "process").about("links") == []
+
+
 def test_a_lost_amd_gpu_is_a_fault_and_its_neighbour_is_listed(clinic: Clinic, amd_driver: SimulatedAmdDriver) -> None:
     amd_driver.set({**MI300X, "lost": "!31"}, RX_7900_XTX)
     report = Clinic(clinic.root, amd_driver.environment).examine("--sandbox", "process")
