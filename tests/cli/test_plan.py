@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sim.nvml import H200
 
 ROOT = Path(__file__).parents[2]
 
@@ -170,3 +171,19 @@ def test_table_options_list_cells(plan):
 def test_value_that_no_cell_has_is_told_the_closest(plan):
     ran = plan("--filter", "problem=ReLU")
     assert (ran.returncode, "no problem is 'ReLU'; did you mean 'relu'?" in ran.stderr) == (3, True)
+
+
+def test_link_of_several_ranks_is_shown_with_the_gpu(tmp_path, driver):
+    driver.set(H200, {**H200, "uuid": "another"})
+    gpus = MATRIX.replace('model = "No such GPU"\ncompute_capability = "10.0"', 'model = "NVIDIA H200"')
+    (tmp_path / "matrix.toml").write_text(gpus.replace('["relu", "softmax"]', '["relu", "all_reduce"]'))
+    argv = (sys.executable, "-m", "kernel_matrix", "plan", "--sandbox", "process", "--filter", "gpu=b200")
+
+    def ran(*args):
+        return subprocess.run(
+            (*argv, *args), cwd=tmp_path, check=True, capture_output=True, text=True, env=driver.environment
+        ).stdout
+
+    links = {cell["problem"]: cell["link"] for cell in json.loads(ran("--json"))["cells"]}
+    assert links == {"relu": None, "all_reduce": "pcie"}
+    assert "b200 (pcie) cu124 fp32 all_reduce/@reference" in ran("--all")
