@@ -134,7 +134,9 @@ def _what_differs(record: Document, cells: Iterable[Cell], matrix: Matrix) -> st
         }
         missing = [f"no {axis} {name}" for axis, (name, names) in axes.items() if name not in names]
         return ", ".join(missing) or f"it does not select candidate {said['candidate']} of problem {said['problem']}"
+    link = (record["host"].get("link") or {}).get("kind")
     now = {
+        "link between the GPUs": (link or "not known", near.link or "not known"),
         "content of the problem": (said["problem_sha256"], near.problem.digest),
         "content of the candidate": (said["candidate_sha256"], near.candidate.digest),
         "workloads": (", ".join(said["workloads"]), ", ".join(w.name for w in near.workloads)),

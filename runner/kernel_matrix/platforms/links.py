@@ -9,6 +9,8 @@ from itertools import combinations, permutations
 from kernel_matrix.platforms import Gpu, GpuLink
 from kernel_matrix.platforms.registry import get_platform
 
+_UNKNOWN = "not known"
+
 
 def link_rank(gpu: Gpu, link: GpuLink | None) -> int:
     """Return the position of the kind of ``link`` in the kinds of the platform of ``gpu``, the best first.
@@ -52,9 +54,6 @@ def describe_links(gpus: Sequence[Gpu]) -> str:
     if len(pairs) == 1 and len(gpus) > 2:  # two devices are one pair
         parts = [f"all of GPU {', '.join(str(gpu.index) for gpu in gpus)}: {next(iter(pairs))}"]
     return "; ".join(parts)
-
-
-_UNKNOWN = "not known"
 
 
 def _words(link: GpuLink | None, one: Gpu, other: Gpu) -> str:
