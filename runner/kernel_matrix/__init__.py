@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kernel_matrix.api.make_tables import import_results, merge
     from kernel_matrix.api.night_baselines import accept_change, list_baselines, set_baseline, show_baseline
     from kernel_matrix.api.nightly import NightOptions, plan_night, run_night
+    from kernel_matrix.api.pack_results import PackedResults, pack_results, unpack_results
     from kernel_matrix.api.plan import RunPlan, load_matrix, make_plan
     from kernel_matrix.api.problems import load_problems
     from kernel_matrix.api.prove_platform import ConformanceReport, ProvenPlatform, prove_platform
@@ -70,6 +71,7 @@ __all__ = [
     "GenerationResult",
     "GenerationSettings",
     "NightOptions",
+    "PackedResults",
     "ProvenPlatform",
     "Results",
     "RunEvent",
@@ -110,6 +112,7 @@ __all__ = [
     "make_plan",
     "make_report",
     "merge",
+    "pack_results",
     "plan_night",
     "prove_platform",
     "pull_images",
@@ -124,6 +127,7 @@ __all__ = [
     "sweep",
     "try_kernel",
     "unpack_image",
+    "unpack_results",
     "verify_images",
     "watch_gpus",
     "write_report",
@@ -146,6 +150,7 @@ _MODULE_OF = {
     "GenerationResult": "generate",
     "GenerationSettings": "generate",
     "NightOptions": "nightly",
+    "PackedResults": "pack_results",
     "ProvenPlatform": "prove_platform",
     "QUESTIONS": "analyze",
     "Results": "results",
@@ -186,6 +191,7 @@ _MODULE_OF = {
     "make_plan": "plan",
     "make_report": "report",
     "merge": "make_tables",
+    "pack_results": "pack_results",
     "plan_night": "nightly",
     "prove_platform": "prove_platform",
     "pull_images": "images",
@@ -200,6 +206,7 @@ _MODULE_OF = {
     "sweep": "host",
     "try_kernel": "try_kernel",
     "unpack_image": "images",
+    "unpack_results": "pack_results",
     "verify_images": "images",
     "watch_gpus": "gpus",
     "write_report": "report",

@@ -93,7 +93,7 @@ def test_two_toolchains_of_one_folder(lab):
         (("base", "same", "--of", "joy"), 2, "allowed are time, speedup, cycles"),
         (("base", "same", "--margin", "2"), 2, "--margin 2 is no share"),
         (("base", "same", "--confirm"), 2, "--confirm needs the matrix"),
-        (("base", "nowhere"), 2, "nowhere is no folder"),
+        (("base", "nowhere"), 2, "there is no nowhere"),
         (("base", "same", "--accepted", "no.toml"), 2, "no.toml: No such file"),
         (("base", "same", "--junit", "no/out.xml"), 4, "no/out.xml cannot be written"),
     ],

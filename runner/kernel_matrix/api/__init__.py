@@ -14,6 +14,7 @@ at any time: GPUs, containers and temporary folders are given back, and every re
 ``audit``            results that cannot be believed
 ``report``           one page about results
 ``make_pairs``       pairs of candidates as a data set
+``pack_results``     results as one file, and back
 ``repeat_record``    one record against a repetition
 ``problems``         read problems and candidates; check references
 ``host``             diagnose this host; remove leftovers

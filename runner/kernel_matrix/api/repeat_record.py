@@ -23,6 +23,7 @@ from kernel_matrix.hosts.survey import HostSurvey, survey
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.plan import Cell
 from kernel_matrix.results.descriptions import printable
+from kernel_matrix.results.packed_set import unpacked_file
 from kernel_matrix.results.reading import Document, RecordRefusedError, read_record
 from kernel_matrix.results.store import RecordStore
 
@@ -52,7 +53,8 @@ def reproduce(
     """Run the cell of a record again, with what it ran with, and compare; or compare two records.
 
     Args:
-        record: The record's file. It is checked like any file of unknown origin.
+        record: The record's file, or one in a packed set: ``set.kmz/records/<name>``. It is checked like any file of
+            unknown origin.
         matrix: The matrix file that has its cell.
         lock: The images lock; the matrix's own by default.
         out: The new record goes to ``<out>/<matrix name>/records/``.
@@ -91,7 +93,8 @@ def _read(path: Path) -> Document:
         UsageError: It is not a valid record; the message gives the reason.
     """
     try:
-        return read_record(path)
+        with unpacked_file(path) as file:
+            return read_record(file)
     except RecordRefusedError as error:
         next_step = "Name one file below a folder `records`, with the name that it was written under."
         raise UsageError(printable(f"{path} is no record: {error.detail}"), next_step=next_step) from None

@@ -17,6 +17,7 @@ from kernel_matrix.analysis.tables import Tables, open_tables
 from kernel_matrix.api.make_tables import merge
 from kernel_matrix.report.charts import Chart, compare_axis, speedup_by_gpu
 from kernel_matrix.results.latest import explain_no_rows, filter_rows, overview
+from kernel_matrix.results.packed_set import unpack_sets
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -30,19 +31,19 @@ _CELL = ["cell_id", "host_id", "workload"]
 
 
 class Results:
-    """Results of one or several folders.
+    """Results of one or several folders or packed sets.
 
     A folder with tables is read as it is. Records are checked and merged into a temporary folder first, which
     :meth:`close` removes, or the end of the object: merge a large folder once with :func:`kernel_matrix.merge`.
 
     Args:
-        folders: Folders of merged tables or of records; ``results`` where none is named.
+        folders: Folders of merged tables or of records, or packed sets; ``results`` where none is named.
         traces: Also merge the telemetry of records, which is large.
         progress: Called with the number of record files that were merged, and of all.
 
     Raises:
         UsageError: A folder does not exist.
-        StoreError: A table is damaged, or was written by a version with another schema.
+        StoreError: A table is damaged, or was written by a version with another schema; a packed set is refused.
 
     Examples:
         >>> import kernel_matrix
@@ -61,14 +62,17 @@ class Results:
         self.rejected = 0
         """Files that are no valid records; ``kernel-matrix merge`` says why."""
         opened = [folder for folder in self.folders if (folder / "cells.parquet").is_file()]
-        self.record_folders = tuple(folder for folder in self.folders if folder not in opened)
+        self.merged_aside = tuple(folder for folder in self.folders if folder not in opened)
         """Those of the folders whose records were merged aside."""
+        self.record_folders = self.merged_aside
+        """Where these records are; of a packed set that is a temporary folder too."""
         self._owner: Results | None = None  # what this was filtered from: it keeps the merged files
         self._remove: Callable[[], object] = _nothing
-        if self.record_folders:
+        if self.merged_aside:
             aside = Path(tempfile.mkdtemp(prefix="kernel-matrix-"))
             self._remove = weakref.finalize(self, shutil.rmtree, aside, ignore_errors=True)
             try:
+                self.record_folders = tuple(unpack_sets(self.merged_aside, aside / "sets"))
                 report = merge(self.record_folders, aside, traces=traces, progress=progress)
             except BaseException:
                 self.close()
@@ -209,5 +213,5 @@ def _nothing() -> None:
 
 
 def as_results(results: Results | str | Path) -> Results:
-    """Return ``results``, opened where it is a folder."""
+    """Return ``results``, opened where it is a path."""
     return results if isinstance(results, Results) else Results(results)

@@ -146,8 +146,8 @@ def _confirm(
 
 
 def _opened(folder: Path, filters: list[str] | None) -> AbstractContextManager[Results]:
-    if not folder.is_dir():
-        raise UsageError(f"{folder} is no folder", next_step="Name merged tables or a result folder.")
+    if not folder.exists():
+        raise UsageError(f"there is no {folder}", next_step="Name merged tables, a result folder or a packed set.")
     return opened([folder], filters)
 
 

@@ -72,6 +72,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "merge": ("merge                                    results/ into tables/", "merge results/nightly --out night"),
     "nightly": ("nightly matrix.toml --until 06:00",),
+    "pack": (
+        "pack results/nightly                     writes nightly.kmz",
+        "pack results/nightly -o night.kmz --traces --matrix matrix.toml",
+    ),
     "pairs": (
         "pairs results/nightly kernel-pairs",
         "pairs tables kernel-pairs --matrix matrix.toml --nearest 3",
@@ -115,6 +119,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "run - --sandbox process < matrix.toml",
     ),
     "sweep": ("sweep",),
+    "unpack": ("unpack nightly.kmz results/theirs",),
     "try": (
         "try my_softmax.py --problem softmax",
         "try my_kernel.py --reference mine.py --dtype bf16 --watch",

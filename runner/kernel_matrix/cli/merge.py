@@ -24,7 +24,9 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def merge(
-        folders: list[Path] = typer.Argument(None, metavar="[FOLDER]...", help="Result folders; default: results."),
+        folders: list[Path] = typer.Argument(
+            None, metavar="[FOLDER]...", help="Result folders or packed sets; default: results."
+        ),
         out: Path = typer.Option(Path("tables"), help="Folder the tables are written to."),
         traces: bool = typer.Option(
             False, "--traces", help="Also write the table telemetry: large, every sample of it."

@@ -34,7 +34,7 @@ def opened(folders: Sequence[Path], filters: Sequence[str] | None = None, *, tra
         results = Results(*folders, traces=traces, progress=progress)
     with results:
         if results.rejected:
-            where = " ".join(str(folder) for folder in results.record_folders)
+            where = " ".join(str(folder) for folder in results.merged_aside)
             console(stderr=True).print(
                 f"{results.rejected} files are no valid records; `kernel-matrix merge {where}` says why",
                 markup=False,

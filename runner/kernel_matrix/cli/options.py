@@ -13,7 +13,7 @@ from kernel_matrix.cli import completion
 MatrixFile = Annotated[Path, typer.Argument(metavar="[MATRIX]", help="The matrix file; -: standard input.")]
 Folders = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[FOLDER]...", help="Merged tables or result folders; default: results."),
+    typer.Argument(metavar="[FOLDER]...", help="Merged tables, result folders, packed sets; default: results."),
 ]
 Sandbox = Annotated[
     str, typer.Option("--sandbox", help="auto, docker, unpacked or process.", autocompletion=completion.sandbox)

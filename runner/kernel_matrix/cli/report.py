@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def report(
         folders: list[Path] = typer.Argument(
-            None, metavar="[FOLDER]...", help="Merged tables, or result folders; default: results."
+            None, metavar="[FOLDER]...", help="Merged tables, result folders, packed sets; default: results."
         ),
         out: Path | None = typer.Option(
             None, help="The file; default: report.html; Markdown and text go to the terminal."

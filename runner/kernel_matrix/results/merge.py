@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from multiprocessing import get_context, parent_process
@@ -27,6 +28,7 @@ import polars as pl
 from kernel_matrix.errors import NothingSelectedError, StoreError
 from kernel_matrix.model.messages import to_json
 from kernel_matrix.results.chunk import ChunkCounts, MergeChunk, count_hosts, process, split
+from kernel_matrix.results.packed_set import unpack_sets
 from kernel_matrix.results.publishing import METADATA, aside, publish
 from kernel_matrix.results.reading import Rejection
 from kernel_matrix.results.record_files import find, read_runs
@@ -82,7 +84,7 @@ def merge(
     all rejected, because there is no way to know which is right.
 
     Args:
-        folders: Each is ``<results>``, ``<results>/<matrix name>`` or a folder ``records``.
+        folders: Each is ``<results>``, ``<results>/<matrix name>``, a folder ``records`` or a packed set.
         out: Folder for the tables.
         traces: Also merge the traces that records name into the table ``telemetry``. If false, an older table of that
             name is removed, because its record numbers no longer match.
@@ -92,8 +94,24 @@ def merge(
     Raises:
         UsageError: A folder does not exist or holds no folder ``records``.
         NothingSelectedError: There is no record file.
-        StoreError: The tables cannot be written; older tables stay.
+        StoreError: A packed set is refused, or the tables cannot be written; older tables stay.
     """
+    with tempfile.TemporaryDirectory(prefix="kernel-matrix-") as unpacked:
+        places = unpack_sets(folders, Path(unpacked).resolve())
+        named = {place: folder for place, folder in zip(places, folders, strict=True) if place != folder}
+        return _merge(places, out, named, traces=traces, progress=progress, workers=workers)
+
+
+def _merge(
+    folders: Sequence[Path],
+    out: Path,
+    named: Mapping[Path, Path],
+    *,
+    traces: bool,
+    progress: Progress | None,
+    workers: int | None,
+) -> MergeReport:
+    """Merge as :func:`merge` does; folders that are ``named`` otherwise are so in rejections."""
     files, run_files = find(folders)
     if not files:
         raise NothingSelectedError(
@@ -103,10 +121,19 @@ def merge(
     with aside(out, untouched="records and older tables") as folder:
         chunks = tuple(split(files, folder))
         counts = _process_all(chunks, partial(process, runs=runs, traces=traces), workers, progress)
-        rejected = sorted([*rejected, *(r for c in counts for r in c.rejected)])
+        rejected = sorted(_renamed(r, named) for r in (*rejected, *(r for c in counts for r in c.rejected)))
         telemetry = _write_telemetry(counts, folder) if traces else {}
         tables = publish(_write_tables(chunks, counts, folder) | telemetry, map(to_json, rejected), out)
     return _report(counts, tables=tables, files=len(files), runs=len(runs), rejected=tuple(rejected))
+
+
+def _renamed(rejection: Rejection, named: Mapping[Path, Path]) -> Rejection:
+    """Return ``rejection`` with the path of the packed set in place of the folder that it was unpacked to."""
+    path = Path(rejection.path)
+    for place, folder in named.items():
+        if path.is_relative_to(place):
+            return replace(rejection, path=str(folder / path.relative_to(place)))
+    return rejection
 
 
 def _report(counts: Sequence[ChunkCounts], **found: Any) -> MergeReport:

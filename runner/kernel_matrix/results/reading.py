@@ -106,14 +106,14 @@ def read_record(path: str | Path) -> Document:
         RecordRefusedError: It is not a valid record.
     """
     data = read_bytes(path)
-    document = _current_names(parse(data))
+    document = current_names(parse(data))
     check_schema("record", document, len(data))
     check_consistency(document)
     check_name(path, f"{document['cell_id']}.{document['attempt']}.json")
     return document
 
 
-def _current_names(record: Document) -> Document:
+def current_names(record: Document) -> Document:
     """Return ``record`` with the current names of fields that earlier versions named differently."""
     host = record.get("host")
     if isinstance(host, dict) and "core_sha256" in host and "measurement_version" not in host:

@@ -117,7 +117,7 @@ class RecordStore:
         """Write a run's JSON object as :meth:`save_run` does."""
         run_id = document["run_id"]
         try:
-            data = _serialise("run", document)
+            data = serialise("run", document)
         except (RecordRefusedError, ValueError) as error:
             raise _cannot_be_written(f"run {run_id}", error) from None
         path = self.runs / f"{run_id}.json"
@@ -208,7 +208,7 @@ def _record_bytes(record: Record, *, traced: bool) -> bytes:
     """
     document = record_to_json(record)
     try:
-        data = _serialise("record", document)
+        data = serialise("record", document)
         check_consistency(document)
         _check_traced(record, traced=traced)
     except (RecordRefusedError, ValueError) as error:
@@ -230,14 +230,14 @@ def _trace_bytes(record: Record, trace: TelemetryTrace) -> bytes:
     """
     document = trace_to_json(trace, run_id=record.run_id, cell_id=record.cell_id, attempt=record.attempt)
     try:
-        data = _serialise("trace", document)
+        data = serialise("trace", document)
         check_trace(document)
     except (RecordRefusedError, ValueError) as error:
         raise _cannot_be_written(f"the trace of record {record.stem}", error) from None
     return data
 
 
-def _serialise(schema: str, document: Document) -> bytes:
+def serialise(schema: str, document: Document) -> bytes:
     """Return ``document`` as strict JSON in UTF-8, checked against its schema.
 
     Raises:
