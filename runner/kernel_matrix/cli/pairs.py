@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def pairs(
-        results: Path = typer.Argument(metavar="RESULTS", help="Merged tables, or a result folder."),
+        results: Path = typer.Argument(metavar="RESULTS", help="Merged tables, a result folder or a packed set."),
         out: Path = typer.Argument(metavar="OUT", help="The folder that the files are written to."),
         matrix: Path | None = typer.Option(
             None, metavar="FILE", help="Take the sources from this matrix; default: those that the runs name."

@@ -45,6 +45,7 @@ _MOST_FOLDER_BYTES: Final = 155  # a header of tar has no room for more
 _HEADER: Final = struct.Struct("100s8s8s8s12s12s8sc100s6s2s32s32s8s8s155s12x")
 _BLOCK: Final = 512
 _SINCE_S: Final = 315_532_800  # 1980: some tools know no earlier time
+_MAGIC: Final = b"\xfd7zXZ\0"
 _PIECE: Final = 1 << 16
 _MEMORY: Final = 64 << 20  # for decompressing; preset 6 needs 9 MiB
 
@@ -297,6 +298,8 @@ class _SetReader:
     def _decompress(self, file: BinaryIO) -> Iterator[bytes]:
         """Yield the content in small pieces: a few bytes may stand for very many."""
         compressed = file.read(_PIECE)
+        if not _MAGIC.startswith(compressed[: len(_MAGIC)]):
+            raise self._refused("it is no packed set: it is not compressed with xz")
         while compressed:
             stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
             while not stream.eof:
