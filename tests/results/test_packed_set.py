@@ -134,7 +134,8 @@ def test_file_outside_of_the_set_is_refused(name, contents, refuse):
 
 
 @pytest.mark.parametrize(
-    "name", ["out.json", "records/x.json", "a\\b/runs/r.json", ".a/runs/r.json", "a/b/runs/r.json"]
+    "name",
+    ["out.json", "matrix.toml/runs/r.json", "records/x.json", "a\\b/runs/r.json", ".a/runs/r.json", "a/b/runs/r.json"],
 )
 def test_file_of_another_kind_is_refused(name, contents, refuse):
     description, files = contents

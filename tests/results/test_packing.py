@@ -42,6 +42,9 @@ def files_of(data):
 
 
 def test_equal_content_gives_equal_bytes(store, tmp_path):
+    for number in range(2, 12):
+        store.save(make_record(cell_id(number)))
+    RecordStore(store.root / "m").save(make_record(cell_id(1)))
     elsewhere = tmp_path / "z" / "moved"
     shutil.copytree(store.root, elsewhere)
     for path in elsewhere.rglob("*"):

@@ -84,7 +84,7 @@ def pack_results(
 
 
 def unpack_results(file: str | Path, folder: str | Path) -> SetDescription:
-    """Unpack packed results into a result folder, which anybody's program reads.
+    """Check packed results, and unpack them into a result folder.
 
     Args:
         file: The packed results. They are checked like any file of unknown origin.

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from kernel_matrix.api.night_baselines import Baseline
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="What the baseline is called.")]
-_Folder = Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="Merged tables, a result folder or a packed set.")]
+_Folder = Annotated[
+    Path | None, typer.Argument(metavar="[FOLDER]", help="Merged tables, a result folder or a packed set.")
+]
 _Night = Annotated[str, typer.Option("--night", metavar="DATE", help="Instead of FOLDER: a night, as 2026-12-31.")]
 _Of = Annotated[str, typer.Option("--matrix", metavar="NAME", help="Whose night, where several matrices had one.")]
 _Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="The folder that all results are in.")]

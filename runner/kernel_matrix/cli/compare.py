@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 _SHOWN = 20
 """Rows that are shown unless all are asked for."""
 
-_Base = Annotated[Path, typer.Argument(metavar="BASE", help="Merged tables, a result folder or a packed set: what was.")]
+_Base = Annotated[
+    Path, typer.Argument(metavar="BASE", help="Merged tables, a result folder or a packed set: what was.")
+]
 _New = Annotated[Path | None, typer.Argument(metavar="[NEW]", help="The same: what is. Left out with --between.")]
 _Between = Annotated[
     str | None,

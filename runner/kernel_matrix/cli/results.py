@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
             Path | None,
             typer.Argument(
                 metavar="[FOLDER]",
-                help="Merged tables, a result folder or a packed set; default: the folder below results that changed last.",
+                help="Merged tables, result folder or packed set; default: the folder below results that changed last.",
                 show_default=False,
             ),
         ] = None,

@@ -35,12 +35,13 @@ MOST_FILES: Final = 400_000
 LARGEST_SET_BYTES: Final = 16 << 30
 """Of all files, unpacked."""
 
+_FOLDER: Final = r"(?!set\.json/|matrix\.toml/|images\.lock/)(?P<folder>[^/\\.\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*)/"
 _NAME: Final = re.compile(
-    rf"(?:(?P<folder>[^/\\.\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*)/)?(?P<file>{re.escape(MATRIX)}|{re.escape(LOCK)}"
-    r"|records/[0-9a-f]{32}\.[1-9][0-9]{0,9}\.json|traces/[0-9a-f]{32}\.[1-9][0-9]{0,9}\.json\.gz"
-    r"|runs/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\.json)"
+    rf"(?:{_FOLDER})?(?P<file>matrix\.toml|images\.lock|records/[0-9a-f]{{32}}\.[1-9][0-9]{{0,9}}\.json"
+    r"|traces/[0-9a-f]{32}\.[1-9][0-9]{0,9}\.json\.gz|runs/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\.json)"
 )
 """The folder is a matrix's, where there are several."""
+_UPDATE: Final = "Use the version of kernel-matrix that packed it; set.json names it."
 _MOST_FOLDER_BYTES: Final = 155  # a header of tar has no room for more
 _HEADER: Final = struct.Struct("100s8s8s8s12s12s8sc100s6s2s32s32s8s8s155s12x")
 _BLOCK: Final = 512
@@ -88,10 +89,8 @@ class SetDescription:
 class SetRefusedError(StoreError):
     """A packed set is damaged, hostile, or of a version that this program does not read."""
 
-    def __init__(self, path: Path, why: str) -> None:
-        super().__init__(
-            printable(f"{path} is refused: {why}"), next_step="Get the file again from where it came from."
-        )
+    def __init__(self, path: Path, why: str, next_step: str) -> None:
+        super().__init__(printable(f"{path} is refused: {why}"), next_step=next_step)
 
 
 @dataclass(slots=True)
@@ -240,9 +239,11 @@ class _SetReader:
         if form != FORMAT or type(version) is not int:
             raise self._refused(f"it is no packed set: its format is {form!r:.80}")
         if version != FORMAT_VERSION:
-            raise self._refused(f"it has version {version} of the format; this program reads {FORMAT_VERSION}")
+            raise self._refused(f"it has version {version} of the format; this program reads {FORMAT_VERSION}", _UPDATE)
         if schema_version != SCHEMA_VERSION:
-            raise self._refused(f"its records have schema version {schema_version!r:.80}, not {SCHEMA_VERSION}")
+            raise self._refused(
+                f"its records have schema version {schema_version!r:.80}, not {SCHEMA_VERSION}", _UPDATE
+            )
 
     def _check_files(self, description: SetDescription) -> None:
         for name, said in description.files.items():
@@ -314,8 +315,8 @@ class _SetReader:
                     yield piece
             compressed = stream.unused_data or file.read(_PIECE)
 
-    def _refused(self, why: str) -> SetRefusedError:
-        return SetRefusedError(self._path, why)
+    def _refused(self, why: str, next_step: str = "Get the file again from where it came from.") -> SetRefusedError:
+        return SetRefusedError(self._path, why, next_step)
 
 
 def _fault_of(name: str, size_bytes: int) -> str:

@@ -71,7 +71,7 @@ class _Packing:
     def add_records(self, files: Iterable[str]) -> list[Path]:
         """Add record files, and return the traces that they name."""
         traces = []
-        for path, record in self._valid(_in_order(files), read_record, NOT_VALID):
+        for path, record in self._valid(self._in_order("records", files), read_record, NOT_VALID):
             self._add("records", path, record)
             self.versions.add(record["host"]["measurement_version"])
             self.problems[record["cell"]["problem"]].add(record["cell"]["problem_sha256"])
@@ -82,7 +82,7 @@ class _Packing:
 
     def add_runs(self, files: Iterable[str]) -> None:
         """Add the files of runs."""
-        for path, run in self._valid(_in_order(files), read_run, NOT_VALID):
+        for path, run in self._valid(self._in_order("runs", files), read_run, NOT_VALID):
             self._add("runs", path, run)
 
     def add_traces(self, files: Iterable[Path]) -> None:
@@ -130,12 +130,15 @@ class _Packing:
         self._write(kind, path, data)
 
     def _write(self, kind: str, path: Path, data: bytes) -> None:
-        place = path.parents[1]
-        folder = "" if place == self.root or self.root.name == "records" else f"{place.name}/"
-        self.writer.add(f"{folder}{kind}/{path.name}", data)
+        self.writer.add(self._name(kind, path), data)
         self.counts[kind] += 1
 
+    def _in_order(self, kind: str, files: Iterable[str]) -> list[Path]:
+        """Return the files in an order that does not depend on where the folder is."""
+        return sorted(map(Path, files), key=lambda path: self._name(kind, path))
 
-def _in_order(files: Iterable[str]) -> list[Path]:
-    """Return the files in an order that does not depend on where the folder is."""
-    return sorted(map(Path, files), key=lambda path: path.parts[-3:])
+    def _name(self, kind: str, path: Path) -> str:
+        """Return the name that a file has in the set."""
+        place = path.parents[1]
+        folder = "" if place == self.root or self.root.name == "records" else f"{place.name}/"
+        return f"{folder}{kind}/{path.name}"
