@@ -179,8 +179,9 @@ def test_isolation_info_has_the_fields_of_isolation() -> None:
 
 
 def test_device_info_has_the_fields_of_gpu() -> None:
-    # Records name the platform's vendor, not the platform, and list the devices of a group beside it.
-    names = ["vendor" if f.name == "platform" else f.name for f in dataclasses.fields(Gpu) if f.name != "devices"]
+    # Records name the platform's vendor, not the platform, and have the devices and the link of a group beside it.
+    elsewhere = ("devices", "links")
+    names = ["vendor" if f.name == "platform" else f.name for f in dataclasses.fields(Gpu) if f.name not in elsewhere]
     assert list(described_fields(record.DeviceInfo)) == names
 
 
