@@ -144,6 +144,8 @@ def test_watched_file_is_judged_again_when_it_is_saved(folder):
         (["right.py", "--problem", "relu", "--dtype", "fp31"], "did you mean 'fp", "--dtype: fp"),
         (["right.py", "--problem", "relu", "--workload", "smok"], "did you mean 'smoke'?", "--workload: smoke"),
         (["right.py", "--problem", "relu", "--platform", "rocm"], "no device of the platform 'rocm'", "here: cpu"),
+        (["right.py", "--problem", "relu", "--ranks", "4"], "relu has 1 rank, and not 4", "leave --ranks out"),
+        (["right.py", "--problem", "all_reduce", "--ranks", "9"], "all_reduce has 2 ranks, and not 9", "2 to 8"),
         (["right.py", "--reference", "absent.py"], "absent.py cannot be read", "name the file"),
         (["right.py", "--reference", "right.py"], "error: right.py:6: defines no Model", "docs problems"),
     ],

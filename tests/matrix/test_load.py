@@ -84,6 +84,7 @@ def test_every_key_arrives(load, tmp_path):
         categories = "norm"
         tags = ["fast"]
         workloads = "smoke"
+        ranks = [2, 4]
 
         [[candidates]]
         select = "*/best"
@@ -140,6 +141,7 @@ def test_every_key_arrives(load, tmp_path):
             categories=("norm",),
             tags=("fast",),
             workloads=("smoke",),
+            ranks=(2, 4),
         ),
     )
     assert matrix.candidates == (CandidateSet(select=("*/best",), path=tmp_path / "mine", method="search", model="m1"),)

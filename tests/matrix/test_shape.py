@@ -7,7 +7,7 @@ def test_an_unknown_key_names_what_is_allowed_and_the_closest(faults):
     (fault,) = faults("levls = [1]\n")
     what, allowed, close = fault.split("; ")
     assert what == "matrix.toml:20:1 problems[0].levls: unknown key"
-    assert allowed == "allowed: source, path, select, levels, categories, tags, workloads"
+    assert allowed == "allowed: source, path, select, levels, categories, tags, workloads, ranks"
     assert close == "did you mean 'levels'?"
 
 

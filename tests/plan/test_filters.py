@@ -12,7 +12,7 @@ from kernel_matrix.plan import parse_filter, parse_shard, shard
 def cells(plan):
     items = (
         selected(problem(level=1), candidate("softmax/a"), candidate("softmax/b", language=Language.TORCH)),
-        selected(problem("relu", category="activation"), candidate("relu/a")),
+        selected(problem("relu", category="activation", ranks=2), candidate("relu/a")),
     )
     return list(plan(*items).cells())
 
@@ -32,6 +32,7 @@ def cells(plan):
         (["category=act*"], lambda c: c.problem.category == "activation"),
         (["level=1"], lambda c: c.problem.level == 1),
         (["level!=1"], lambda c: c.problem.level is None),
+        (["ranks=2"], lambda c: c.problem.ranks == 2),
         (["gpu!=cpu"], lambda c: c.gpu.name != "cpu"),
         (["problem!=relu,softmax"], lambda c: False),
         (

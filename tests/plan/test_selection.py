@@ -259,3 +259,54 @@ def test_held_out_workloads_cannot_be_selected(select):
     assert [workload.name for workload in selection.problems[0].workloads] == ["smoke"]
     with pytest.raises(ConfigError, match=r"problems\[0\]\.workloads\[0\]"):
         select(shelf=shelf, problems=sets('workloads = "secret"'))
+
+
+SEVERAL = replace(
+    SHELF,
+    problems=(problem("all_reduce", source="other", ranks=2), problem("softmax")),
+    candidates=(candidate("all_reduce/good"), candidate("softmax/good")),
+)
+
+
+def test_each_number_of_ranks_is_a_problem_with_its_candidates(select):
+    text = '[[candidates]]\n[[candidates]]\nselect = "*/@reference"\n'
+    once = select(text, shelf=SEVERAL)
+    several = select(text, shelf=SEVERAL, problems=sets("ranks = [2, 4]", 'workloads = "smoke"'))
+    assert [(one.problem.id, one.problem.ranks) for one in once.problems] == [("all_reduce", 2), ("softmax", 1)]
+    found = [(one.problem.id, one.problem.ranks, len(one.candidates)) for one in several.problems]
+    assert found == [("all_reduce", 2, 2), ("all_reduce", 4, 2), ("softmax", 1, 2)]
+    own, more, alone = several.problems
+    assert (own.problem, alone.problem) == (once.problems[0].problem, once.problems[1].problem)
+    assert more.problem.digest not in ("", own.problem.digest)
+    assert more.candidates[1].digest == more.problem.digest
+    assert [workload.name for workload in more.workloads] == ["smoke"]
+
+
+def test_cells_of_other_ranks_have_other_ids(select, plan):
+    once, several = (select(shelf=SEVERAL, problems=sets(*lines)) for lines in ((), ("ranks = [2, 4]",)))
+    before, after = (list(plan(*selection.problems).cells()) for selection in (once, several))
+    assert {cell.id for cell in before} < {cell.id for cell in after}
+    assert len({cell.id for cell in after}) == len(after)
+    assert {cell.problem.ranks for cell in after} == {1, 2, 4}
+    assert all(cell.workloads == cell.problem.shown_workloads for cell in after)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        ("4", "changes nothing: each selected problem is one of one rank"),
+        ("1", "must be at least 2"),
+        ("[2, 9]", "must be at most 8"),
+        ("[2, 2]", "twice"),
+    ],
+)
+def test_ranks_that_no_problem_can_have_are_a_fault(select, ranks, said):
+    (fault,) = faults(select, problems=sets('select = "softmax"', f"ranks = {ranks}"))
+    assert said in fault
+    assert "problems[0].ranks" in fault
+
+
+def test_problem_unreadable_with_other_ranks_is_a_fault(select):
+    shelf = replace(SEVERAL, problems=(problem("all_reduce", ranks=2), *SEVERAL.problems[1:]))
+    (fault,) = faults(select, shelf=shelf, problems=sets("ranks = [2, 4]"))
+    assert "problems[0].ranks: /problems/all_reduce/problem.toml" in fault

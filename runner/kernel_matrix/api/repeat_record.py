@@ -122,8 +122,9 @@ def _cell_of(record: Document, path: Path, matrix: Matrix, found: HostSurvey) ->
 
 def _is_named_so(cell: Cell, record: Document) -> bool:
     said = record["cell"]
-    place = (cell.gpu.name, cell.toolchain.name, cell.dtype.value)
-    return cell.candidate.id == said["candidate"] and place == (said["gpu"], said["toolchain"], said["dtype"])
+    place = (cell.gpu.name, cell.toolchain.name, cell.dtype.value, cell.problem.ranks)
+    recorded = (said["gpu"], said["toolchain"], said["dtype"], said.get("ranks", 1))
+    return cell.candidate.id == said["candidate"] and place == recorded
 
 
 def _what_differs(record: Document, cells: Iterable[Cell], matrix: Matrix) -> str:

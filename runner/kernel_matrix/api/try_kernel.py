@@ -26,7 +26,7 @@ from kernel_matrix.measure.timed import CANDIDATE, WorkloadTimes
 from kernel_matrix.model.enums import Dtype
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.registry import get_platform, host_inventory
-from kernel_matrix.sources import load_source
+from kernel_matrix.sources import RANKS, load_source
 from kernel_matrix.sources.document import UnreadableFileError
 from kernel_matrix.sources.folder import CANDIDATE_FOLDER, PROBLEM_FILE, REFERENCE_FILE, SUFFIXES
 from kernel_matrix.sources.reference_module import read_reference
@@ -89,6 +89,7 @@ def try_kernel(
     dtype: str = "",
     workload: str = "",
     platform: str = "",
+    ranks: int | None = None,
     sessions: int = 1,
     listener: Listener | None = None,
 ) -> TriedKernel:
@@ -102,6 +103,7 @@ def try_kernel(
         dtype: By default the problem's first.
         workload: Name of the shapes. By default ``default`` on a GPU and ``smoke`` on a CPU, else the problem's first.
         platform: ``cpu``, for example; by default a GPU's if one is here that this PyTorch is built for.
+        ranks: Number of processes that make a call together, for a problem of several; by default the problem's.
         sessions: Number of sessions; from two on there is an interval between sessions.
         listener: As for :func:`kernel_matrix.run`.
 
@@ -134,6 +136,7 @@ def try_kernel(
             dtype=_choose_dtype(chosen, dtype),
             workload=_choose_workload(chosen, workload, place),
             candidate=f"{chosen.id}/{path.stem}",
+            ranks=_choose_ranks(chosen, ranks),
             sessions=sessions,
         )
         matrix = folder / "matrix.toml"
@@ -296,6 +299,16 @@ def _choose_workload(problem: Problem, name: str, place: _Place) -> str:
     return name
 
 
+def _choose_ranks(problem: Problem, ranks: int | None) -> int:
+    if ranks is None or ranks == problem.ranks:
+        return problem.ranks
+    if problem.ranks == 1 or ranks not in RANKS:
+        known = f"problems of several ranks run with {RANKS[0]} to {RANKS[-1]}"
+        what = f"{problem.id} has {problem.ranks} {'rank' if problem.ranks == 1 else 'ranks'}, and not {ranks}"
+        raise UsageError(what, next_step=f"leave --ranks out; {known}")
+    return ranks
+
+
 # ---- the files
 
 
@@ -316,9 +329,11 @@ def _matrix_text(
     dtype: Dtype,
     workload: str,
     candidate: str,
+    ranks: int,
     sessions: int,
 ) -> str:
     path = "" if its_set.path is None else f"path = {quoted(str(its_set.path))}"
+    several = f"ranks = {ranks}" if problem.ranks > 1 else ""
     protocol = "" if place.is_accelerator else _SHORT_PROTOCOL.strip()
     return f"""\
 # Written by `kernel-matrix try`.
@@ -339,6 +354,7 @@ source = {quoted(its_set.source)}
 {path}
 select = {quoted(glob.escape(problem.id))}
 workloads = {quoted(workload)}
+{several}
 
 [[candidates]]
 path = "candidates"

@@ -135,6 +135,7 @@ def _cell_document(cell: Cell) -> dict[str, Any]:
         "problem": cell.problem.id,
         "category": cell.problem.category,
         "level": cell.problem.level,
+        "ranks": cell.problem.ranks,
         "candidate": cell.candidate.id,
         "language": cell.candidate.language.value,
         "workloads": [workload.name for workload in cell.workloads],
@@ -167,7 +168,7 @@ _CELL_COLUMNS = (
     ),
     *(
         TableColumn(name=name, on_request=True)
-        for name in ("id", "link", "problem", "category", "level", "language", "workloads")
+        for name in ("id", "link", "problem", "category", "level", "ranks", "language", "workloads")
     ),
     *(TableColumn(name=name, on_request=True) for name in ("tier", "sessions", "compile_only")),
 )
@@ -275,7 +276,8 @@ def _listed(cells: Iterable[Cell], where: str) -> Iterator[Cell]:
         verb = "compiled" if cell.compile_only else "runs"
         here = f"{verb} {where}, {duration(cell.expected_s)}"
         outcome = here if reason is None else f"{reason.kind.value}: {reason.text}"
-        place = f"{_gpu_words(cell)} {cell.toolchain.name} {cell.dtype.value} {cell.candidate.id}"
+        ranks = f" {cell.problem.ranks} ranks" if cell.problem.ranks > 1 else ""
+        place = f"{_gpu_words(cell)} {cell.toolchain.name} {cell.dtype.value} {cell.candidate.id}{ranks}"
         sys.stdout.write(visible(f"{cell.id}  {place}  {outcome}\n"))
         yield cell
     sys.stdout.flush()

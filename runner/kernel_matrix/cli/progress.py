@@ -327,7 +327,8 @@ def event_line(event: RunEvent) -> str:
 
 def cell_name(cell: Cell) -> str:
     """Return for example ``softmax/triton_rows fp32 cpu/cpu``."""
-    return f"{cell.candidate.id} {cell.dtype.value} {cell.gpu.name}/{cell.toolchain.name}"
+    ranks = f", {cell.problem.ranks} ranks" if cell.problem.ranks > 1 else ""
+    return f"{cell.candidate.id} {cell.dtype.value} {cell.gpu.name}/{cell.toolchain.name}{ranks}"
 
 
 def verdict_line(record: Record) -> str:

@@ -43,6 +43,9 @@ _Workload = Annotated[str, typer.Option("--workload", metavar="NAME", help="`def
 _Platform = Annotated[
     str, typer.Option("--platform", metavar="NAME", help="Where to judge it: `cpu`, for example; a GPU if one is here.")
 ]
+_Ranks = Annotated[
+    int | None, typer.Option("--ranks", metavar="N", help="Processes of a call, for a problem of several ranks.")
+]
 _Sessions = Annotated[int, typer.Option("--sessions", metavar="N", min=1, help="Sets of fresh processes.")]
 _Watch = Annotated[bool, typer.Option("--watch", help="Judge it again each time it is saved, until Ctrl-C.")]
 
@@ -65,6 +68,7 @@ def try_file(
     dtype: _Dtype = "",
     workload: _Workload = "",
     platform: _Platform = "",
+    ranks: _Ranks = None,
     sessions: _Sessions = 1,
     watch: _Watch = False,
     json: Json = False,
@@ -84,6 +88,7 @@ def try_file(
                 dtype=dtype,
                 workload=workload,
                 platform=platform,
+                ranks=ranks,
                 sessions=sessions,
                 listener=tell,
             )

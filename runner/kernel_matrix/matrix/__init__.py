@@ -105,6 +105,8 @@ class ProblemSet:
     tags: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
     """Names to run; empty means all of each problem."""
+    ranks: tuple[int, ...] = ()
+    """Numbers of ranks of problems of several ranks; empty means the one that each problem names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

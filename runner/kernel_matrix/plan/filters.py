@@ -20,6 +20,7 @@ _VALUES: dict[str, Callable[[Cell], str]] = {
     "language": lambda cell: cell.candidate.language.value,
     "category": lambda cell: cell.problem.category,
     "level": lambda cell: "" if cell.problem.level is None else str(cell.problem.level),
+    "ranks": lambda cell: str(cell.problem.ranks),
     "id": lambda cell: cell.id,
 }
 FILTER_KEYS: Final = tuple(_VALUES)

@@ -110,7 +110,7 @@ class Plan:
     _skip_rules: SkipRules
     _rules: RuleMasks
     _footprints: Footprints = field(default_factory=dict)
-    _tasks: dict[tuple[str, int], _Task] = field(default_factory=dict)
+    _tasks: dict[tuple[str, int, int], _Task] = field(default_factory=dict)
 
     def cells(self) -> Iterator[Cell]:
         """Yield every cell, runnable here or not."""
@@ -200,7 +200,7 @@ class Plan:
         )
 
     def _task(self, row: _Row, overrides: int) -> _Task:
-        key = (row.selected.problem.id, overrides)
+        key = (row.selected.problem.id, row.selected.problem.ranks, overrides)
         if key not in self._tasks:
             settings = resolve_settings(self.matrix, self._rules.overrides_of(overrides))
             workloads = settings.choose(row.selected.workloads, row.selected.problem.shown_workloads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -23,6 +23,7 @@ from kernel_matrix.sources import (
     load_source,
     reference_candidate,
 )
+from kernel_matrix.sources.other_ranks import with_ranks
 
 REFERENCE = "@reference"
 """Marks globs that select references: a plain ``*`` never does."""
@@ -93,7 +94,7 @@ def load_selection(
     if not findings.faults:  # an unreadable file may contain the missing item
         _check_rules(matrix, loaded_sources, findings)
     problems = _select_problems(matrix, loaded_sources, findings)
-    candidates = _select_candidates(matrix, loaded_sources, [problem for problem, _ in problems], findings)
+    candidates = _select_candidates(matrix, loaded_sources, [one[0].problem for one in problems], findings)
     findings.raise_faults(loaded_sources.unreadable)
     _warn_of_twins(candidates, findings)
     selected = _join(problems, candidates)
@@ -102,15 +103,22 @@ def load_selection(
 
 
 def _join(
-    problems: Iterable[tuple[Problem, tuple[Workload, ...]]], candidates: Iterable[Candidate]
+    problems: Iterable[tuple[SelectedProblem, ...]], candidates: Iterable[Candidate]
 ) -> tuple[SelectedProblem, ...]:
     by_problem: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         by_problem.setdefault(candidate.problem_id, []).append(candidate)
     return tuple(
-        SelectedProblem(problem=problem, workloads=workloads, candidates=tuple(by_problem.get(problem.id, ())))
-        for problem, workloads in problems
+        replace(selected, candidates=tuple(_candidates_for(selected.problem, by_problem)))
+        for of_each_rank_count in problems
+        for selected in of_each_rank_count
     )
+
+
+def _candidates_for(problem: Problem, by_problem: Mapping[str, Sequence[Candidate]]) -> Iterator[Candidate]:
+    """Yield the candidates of a problem; its reference has the content that the problem has with its ranks."""
+    for candidate in by_problem.get(problem.id, ()):
+        yield replace(candidate, digest=problem.digest) if is_reference(candidate) else candidate
 
 
 # ---- reading
@@ -140,22 +148,33 @@ def _load_sources(
 
 def _select_problems(
     matrix: Matrix, loaded_sources: _LoadedSources, findings: SelectionReport
-) -> list[tuple[Problem, tuple[Workload, ...]]]:
-    chosen: dict[str, tuple[Problem, tuple[Workload, ...]]] = {}
+) -> list[tuple[SelectedProblem, ...]]:
+    """Return the selected problems, each with as many variants as it has numbers of ranks; without candidates."""
+    chosen: dict[str, tuple[SelectedProblem, ...]] = {}
     for i, chosen_set in enumerate(matrix.problems):
         loaded = loaded_sources.with_problems.get((chosen_set.source, chosen_set.path))
         for problem in () if loaded is None else _problems_of(chosen_set, loaded, f"problems[{i}]", findings):
             workloads = tuple(
                 w for w in problem.shown_workloads if not chosen_set.workloads or w.name in chosen_set.workloads
             )
-            before = chosen.get(problem.id, (None,))[0]
+            before = chosen[problem.id][0].problem if problem.id in chosen else None
             if not workloads:
                 findings.warn(
                     f"problem {problem.id} is left out: it has no {' or '.join(chosen_set.workloads)} workload"
                 )
             elif _is_new(problem, before, f"problems[{i}]", findings):
-                chosen[problem.id] = (problem, workloads)
+                names = {workload.name for workload in workloads}
+                with findings.as_faults(f"problems[{i}].ranks"):
+                    chosen[problem.id] = tuple(_variants(problem, names, chosen_set.ranks))
     return list(chosen.values())
+
+
+def _variants(problem: Problem, workloads: Collection[str], ranks: tuple[int, ...]) -> Iterator[SelectedProblem]:
+    """Yield the problem with each number of ranks; a problem of one rank, and for no numbers, as it is."""
+    for number in ranks if problem.ranks > 1 and ranks else (problem.ranks,):
+        variant = with_ranks(problem, number)
+        kept = tuple(workload for workload in variant.shown_workloads if workload.name in workloads)
+        yield SelectedProblem(problem=variant, workloads=kept, candidates=())
 
 
 def _problems_of(
@@ -174,6 +193,8 @@ def _problems_of(
     offered = [workload.name for problem in chosen for workload in problem.shown_workloads]
     if chosen:
         findings.check_words(chosen_set.workloads, offered, f"{key}.workloads", "workload")
+    if chosen and chosen_set.ranks and all(problem.ranks == 1 for problem in chosen):
+        findings.fault(f"{key}.ranks", "changes nothing: each selected problem is one of one rank")
     return chosen
 
 

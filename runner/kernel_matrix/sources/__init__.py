@@ -20,6 +20,9 @@ from kernel_matrix.model.messages import ContractSpec
 from kernel_matrix.model.protocols import protocol_members
 from kernel_matrix.plugins import Registry
 
+RANKS = range(2, 9)
+"""Numbers of ranks that a problem of several can have: as many as one message of the judge has memory for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleCode:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ _NAME_RULE = "it must have letters, digits, '.', '_' and '-', and start with a l
 def load(root: Path, *, name: str) -> LoadedSource:
     """Read every problem folder under ``root``; see :class:`kernel_matrix.sources.Source`."""
     folders = _problem_folders(root)
-    problems, unreadable = read_each(folders, lambda folder: _read_problem(folder, name))
+    problems, unreadable = read_each(folders, lambda folder: read_problem(folder, name))
     candidates, bad_candidates = _read_candidates((p.id, p.path.parent / CANDIDATE_FOLDER) for p in problems)
     return LoadedSource(problems=problems, candidates=candidates, unreadable=unreadable + bad_candidates)
 
@@ -86,9 +86,21 @@ def _problem_folders(root: Path) -> list[Path]:
     return folders
 
 
-def _read_problem(folder: Path, source: str) -> Problem:
+def read_problem(folder: Path, source: str, *, ranks: int | None = None) -> Problem:
+    """Read one problem folder.
+
+    Args:
+        folder: The folder.
+        source: Registry key of the source.
+        ranks: Number of ranks in place of the one in its file.
+
+    Raises:
+        UnreadableFileError: It cannot be used.
+    """
     _check_name(folder, folder.name)
     document = read_document(folder / PROBLEM_FILE, "problem")
+    if ranks is not None:
+        document = replace(document, values={**document.values, "ranks": ranks})
     reference = read_reference(folder / REFERENCE_FILE)
     values = document.values
     ranks, collective = _ranks(document), _collective(document)
