@@ -3,7 +3,7 @@ import torch.distributed as dist
 from torch import nn
 
 TOKENS = 4096
-CLASSES = 32000
+CLASSES = 16000  # of each rank
 
 
 class Model(nn.Module):
@@ -27,4 +27,4 @@ class Model(nn.Module):
 
 def get_inputs():
     ranks = dist.get_world_size()
-    return [torch.randn(TOKENS, CLASSES // ranks) * 2, torch.randint(0, CLASSES, (TOKENS // ranks,))]
+    return [torch.randn(TOKENS, CLASSES) * 2, torch.randint(0, ranks * CLASSES, (TOKENS // ranks,))]
