@@ -60,6 +60,7 @@ QUESTIONS: Registry[Ask] = Registry(
         "portability": "kernel_matrix.analysis.portability:portability",
         "ranks": "kernel_matrix.analysis.ranks:ranks",
         "gpus": "kernel_matrix.analysis.gpu_ratios:gpu_ratios",
+        "scaling": "kernel_matrix.analysis.scaling:scaling",
         "sensitivity": "kernel_matrix.analysis.sensitivity:sensitivity",
         "variance": "kernel_matrix.analysis.variance:variance",
         "attribution": "kernel_matrix.analysis.attribution:attribution",

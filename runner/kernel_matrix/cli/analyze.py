@@ -25,6 +25,7 @@ ABOUT: Final = {
     "portability": "how much of a GPU's best each candidate reaches on every GPU of a set, and what passes on one only",
     "ranks": "whether the best candidate on one GPU is the best on another, and what it costs if not",
     "gpus": "how much faster one GPU is than another, on what, and whether its data sheet predicts it",
+    "scaling": "how times and bandwidths change with the number of ranks that make a call together",
     "sensitivity": "what another dtype or toolchain does to times and verdicts",
     "variance": "where a time's noise comes from, and how many sessions a wanted precision needs",
     "attribution": "how much of correctness and speed-up category, method, GPU, toolchain and dtype explain",
@@ -37,7 +38,7 @@ ABOUT: Final = {
 """Question → what it answers, in one line."""
 
 _USED_BY: Final = {
-    "by": ("--by", tuple(question for question in ABOUT if question != "drift")),
+    "by": ("--by", tuple(question for question in ABOUT if question not in ("scaling", "drift"))),
     "platforms": ("--platforms", ("portability", "ranks", "gpus", "sensitivity")),
     "thresholds": ("--p", ("scores",)),
     "draws": ("--k", ("scores",)),
