@@ -23,6 +23,7 @@ _USUAL: Mapping[str, Any] = {
     "toolchain": "cu130",
     "dtype": "fp32",
     "problem": "softmax",
+    "ranks": 1,
     "category": "Reduce",
     "level": 1,
     "source": "folder",

@@ -30,10 +30,11 @@ VERSION: Final = 1
 BASELINE: Final = Implementation.EAGER.value
 """The baseline's name in the column ``candidate``."""
 
-KEY: Final = ("problem", "dtype", "workload", "gpu")
+KEY: Final = ("problem", "dtype", "workload", "gpu", "ranks")
 
 BEST: Final[dict[str, pl.DataType]] = {
-    **{name: pl.String() for name in KEY},
+    **dict.fromkeys(("problem", "dtype", "workload", "gpu"), pl.String()),
+    "ranks": pl.Int64(),
     "best_ns": pl.Float64(),
     "candidate": pl.String(),
     "candidate_sha256": pl.String(),
@@ -44,6 +45,8 @@ BEST: Final[dict[str, pl.DataType]] = {
 """Columns. ``candidate``: the fastest implementation, :data:`BASELINE` for the baseline; ``toolchain``: its own."""
 
 _VERSION_KEY: Final = "kernel_matrix_best_known"
+_RANKS: Final = "ranks"
+"""Column that the first tables lack, whose problems are all of one rank; their hash must stay."""
 _NULLABLE: Final = ("dtype", "candidate_sha256", "problem_sha256", "toolchain", "sessions")
 
 
@@ -172,6 +175,7 @@ def read(path: Path) -> BestKnown:
     rows = document.get("best")
     if not isinstance(rows, list):
         raise _damaged(path, "has no list `best`")
+    rows = [{_RANKS: 1, **row} if isinstance(row, dict) else row for row in rows]
     for number, row in enumerate(rows, start=1):
         if fault := _fault(row):
             raise _damaged(path, f"row {number}: {fault}")
@@ -207,6 +211,8 @@ def _hashed(table: pl.DataFrame) -> BestKnown:
     digest = hashlib.sha256(str(VERSION).encode())
     for name, dtype in BEST.items():
         column = table[name]
+        if name == _RANKS and (column == 1).all():
+            continue
         digest.update(f"\n{name} {len(column)}\n".encode())
         if dtype == pl.Float64():
             digest.update(column.to_numpy().astype("<f8").tobytes())

@@ -25,7 +25,8 @@ BASELINES: Final = "baselines"
 KINDS: Final = (CANDIDATES, REFERENCES, BASELINES, CONTROLS)
 """Kinds of work, in the order in which they are reported; those of outcomes, in the plural, and baselines."""
 
-_WORK: Final = ("kind", "problem", "dtype", "workload", "candidate")
+_WORK: Final = ("kind", "problem", "ranks", "dtype", "workload", "candidate")
+_CALL: Final = ("problem", "ranks", "dtype", "workload")
 _CONTENT: Final = ("problem_sha256", "candidate_sha256")
 _OF_PROBLEM: Final = ("category", "level", "source")
 _DESCRIBING: Final = tuple(name for name in FACTS if name not in _CONTENT)
@@ -150,7 +151,7 @@ def _rows(table: pl.DataFrame) -> pl.DataFrame:
     weight = pl.col("baseline_sessions")
     of_baselines = (
         table.filter(pl.col("baseline_ns").is_not_null())
-        .group_by("problem", "dtype", "workload", "toolchain", "gpu", "problem_sha256", maintain_order=True)
+        .group_by("problem", "ranks", "dtype", "workload", "toolchain", "gpu", "problem_sha256", maintain_order=True)
         .agg(
             *(pl.col(name).first() for name in _OF_PROBLEM),
             log=(pl.col("baseline_ns").log() * weight).sum() / weight.sum(),
@@ -162,7 +163,7 @@ def _rows(table: pl.DataFrame) -> pl.DataFrame:
         )
         # Of two contents of a problem on one GPU, the one with more candidates counts.
         .sort("started", descending=True, maintain_order=True)
-        .unique(["problem", "dtype", "workload", "toolchain", "gpu"], keep="first", maintain_order=True)
+        .unique(["problem", "ranks", "dtype", "workload", "toolchain", "gpu"], keep="first", maintain_order=True)
         .with_columns(
             *(pl.lit(None, of_candidates.schema[name]).alias(name) for name in columns if name not in _KNOWN),
             kind=pl.lit(BASELINES),
@@ -176,7 +177,7 @@ def _rows(table: pl.DataFrame) -> pl.DataFrame:
 
 
 _KNOWN: Final = (
-    "kind", "problem", "dtype", "workload", "toolchain", "gpu", "problem_sha256",
+    "kind", "problem", "ranks", "dtype", "workload", "toolchain", "gpu", "problem_sha256",
     *_OF_PROBLEM, "standing", *_TIMES,
 )  # fmt: skip
 """Columns that baselines have."""
@@ -188,9 +189,7 @@ def _described(wide: FoldedTable, by: Sequence[str], cells: pl.LazyFrame) -> pl.
     described = wide.table.select(pl.col(name) for name in _DESCRIBING).with_columns(numbers)
     facts = described.unique("_row", keep="first").sort("_row").drop("_row")
     keys = wide.keys.select(by).hstack(facts)
-    return keys.join(
-        _amounts(cells), on=["problem", "dtype", "workload"], how="left", nulls_equal=True, maintain_order="left"
-    )
+    return keys.join(_amounts(cells), on=_CALL, how="left", nulls_equal=True, maintain_order="left")
 
 
 def _amounts(cells: pl.LazyFrame) -> pl.DataFrame:
@@ -207,7 +206,7 @@ def _amounts(cells: pl.LazyFrame) -> pl.DataFrame:
         & (seconds > 0)
     )
     flops = pl.coalesce("flops", pl.col("flops_per_s") * seconds)
-    found = cells.group_by("problem", "dtype", "workload").agg(
+    found = cells.group_by(_CALL).agg(
         pl.when(~quantised.any()).then(flops.median()).alias("flops"),
         pl.coalesce("bytes", pl.col("bytes_per_s") * seconds).median().alias("bytes"),
     )

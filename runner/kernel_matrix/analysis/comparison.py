@@ -205,7 +205,9 @@ _SIDES: Final[tuple[tuple[str, pl.DataType], ...]] = (
 )
 
 ROWS: Final[dict[str, pl.DataType]] = {
-    **dict.fromkeys(("gpu", "toolchain", "dtype", "problem", "workload", "candidate"), pl.String()),
+    **dict.fromkeys(("gpu", "toolchain", "dtype", "problem"), pl.String()),
+    "ranks": pl.Int32(),
+    **dict.fromkeys(("workload", "candidate"), pl.String()),
     "category": pl.String(),
     "change": pl.Enum([change.value for change in Change]),
     "reason": pl.String(),

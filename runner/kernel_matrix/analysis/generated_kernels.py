@@ -11,7 +11,7 @@ from kernel_matrix.analysis.outcomes import ordinary, outcomes
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import NothingSelectedError
 
-PLACE: Final = ("problem", "dtype", "gpu", "toolchain")
+PLACE: Final = ("problem", "ranks", "dtype", "gpu", "toolchain")
 """Target that a kernel is written for."""
 GENERATOR: Final = ("origin_method", "origin_model", "origin_prompt")
 """What made a kernel; samples of two generators are never the same one."""

@@ -22,12 +22,12 @@ from kernel_matrix.results.schema import CELLS, ORIGIN
 MOST_FALSE: Final = 0.05
 """Largest expected share of false ones among the verdicts ``faster`` and ``slower`` of a table."""
 
-CELL_KEY: Final = ("gpu", "toolchain", "dtype", "problem", "workload", "candidate")
+CELL_KEY: Final = ("gpu", "toolchain", "dtype", "problem", "ranks", "workload", "candidate")
 """Columns that identify a cell and workload across runs; ``gpu`` is the matrix's name of a model."""
 
 _FACTS: Final = (
     "run_id", "cell_id", "attempt", "matrix", "run_started_at", "started_at",
-    "gpu", "toolchain", "dtype", "problem", "problem_sha256", "category", "level", "source",
+    "gpu", "toolchain", "dtype", "problem", "problem_sha256", "ranks", "category", "level", "source",
     "candidate", "candidate_sha256", "language", "tier", "expect",
     *(f"origin_{name}" for name in ORIGIN),
     "status", "stage", "fault", "message",
@@ -69,7 +69,7 @@ that times: the denominator of rates; ``compiled`` and ``passed`` are null where
 :data:`KINDS`."""
 
 _OF_SESSIONS: Final = (
-    "cell_id", "matrix", "run_id", "started_at", "gpu", "toolchain", "dtype", "problem",
+    "cell_id", "matrix", "run_id", "started_at", "gpu", "toolchain", "dtype", "problem", "ranks",
     "candidate", "category", "candidate_sha256", "problem_sha256", "language", "tier",
     "gpu_uuid", "gpu_name", "host_id", "hostname", "driver", "image_id",
     "candidate_median_ns", "baseline_median_ns", "speedup", "spread_within",

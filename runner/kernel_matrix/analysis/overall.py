@@ -29,7 +29,7 @@ def overall_changes(rows: pl.DataFrame) -> tuple[OverallChange, ...]:
 def _summarise(by: str, name: str, rows: pl.DataFrame) -> OverallChange:
     # Workloads of a cell are averaged first, then the cells of a problem: a problem with many workloads counts once.
     log = rows.with_columns(pl.col("ratio").log().alias("log"))
-    cell = ("problem", "candidate", "dtype", "gpu", "toolchain")
+    cell = ("problem", "ranks", "candidate", "dtype", "gpu", "toolchain")
     cells = log.group_by(cell, maintain_order=True).agg(pl.col("log").mean())
     ratios = cells.group_by("problem", maintain_order=True).agg(pl.col("log").mean().exp())["log"].to_list()
     mean = log_interval(ratios)

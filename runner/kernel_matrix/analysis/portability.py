@@ -32,7 +32,7 @@ from kernel_matrix.analysis.standings import (
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import UsageError
 
-_SUBJECT: Final = ("problem", "dtype", "workload", "candidate")
+_SUBJECT: Final = ("problem", "ranks", "dtype", "workload", "candidate")
 _PLATFORM_SLICES: Final = ("gpu", "toolchain")
 _DESCRIBING: Final = tuple(name for name in FACTS if not name.endswith("sha256"))
 

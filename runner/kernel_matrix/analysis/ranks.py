@@ -46,7 +46,7 @@ from kernel_matrix.errors import UsageError
 MOST_RIVALS: Final = 50
 """Candidates of one group whose pairs are ordered; of more, a random subset of this size."""
 
-_GROUP: Final = ("problem", "dtype", "workload")
+_GROUP: Final = ("problem", "ranks", "dtype", "workload")
 _NEEDED: Final = (*_GROUP, "toolchain", "gpu", "candidate", "standing", "candidate_ns", "log_error", "log_degrees")
 """Columns of standings that are read, beside those of slices."""
 _AT_ONCE: Final = 50_000
@@ -600,7 +600,7 @@ _REGRET: Final[Mapping[str, Any]] = {
     "groups": pl.Int64(),
     "fails": pl.Int64(),
     **{name: pl.Float64() for figure in _FIGURES for name in (figure, f"{figure}_noise")},
-    **{f"worst_{name}": pl.String() for name in _GROUP},
+    **{f"worst_{name}": pl.Int32() if name == "ranks" else pl.String() for name in _GROUP},
 }
 _REGRET_MEANINGS: Final[Mapping[str, str]] = {
     "groups": "groups in which the winner of `winner_of` is timed on `run_on`",

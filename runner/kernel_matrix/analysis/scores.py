@@ -45,7 +45,7 @@ _OF_WORKLOADS: Final = {"workload", "verdict", "speedup_low", "speedup_high"}
 """Columns of ``_NEEDED`` that differ between the workloads of a cell."""
 _OF_KERNELS: Final = {"candidate", "method", "model", "prompt", "round", "language"}
 """Slices that separate kernels: their matched subset is of problems."""
-_OF_PROBLEMS: Final = ("category", "level", "source", "problem", "workload", "matrix")
+_OF_PROBLEMS: Final = ("category", "level", "source", "problem", "ranks", "workload", "matrix")
 """Slices that separate problems: matching is possible only within each."""
 _UNCOUNTED: Final = {
     "infra": (pl.col("fault") == Fault.INFRA.value, "infrastructure failures"),

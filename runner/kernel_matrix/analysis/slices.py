@@ -16,6 +16,7 @@ SLICES: Final = {
     "source": "source",
     "language": "language",
     "problem": "problem",
+    "ranks": "ranks",
     "workload": "workload",
     "candidate": "candidate",
     "kind": "candidate_kind",

@@ -39,7 +39,7 @@ _MEASURES: Final = {
 _COMPILED: Final = "compile_fused"
 """What ``torch.compile`` makes of the reference, beside ``fused``; no measure of a candidate."""
 _OUTCOMES: Final = ("correct", "speed")
-_GROUP: Final = ("problem", "dtype", "gpu", "toolchain", "language")
+_GROUP: Final = ("problem", "ranks", "dtype", "gpu", "toolchain", "language")
 _CANDIDATE: Final = ("candidate", "candidate_sha256", "language")
 _NEEDED: Final = ("record", *_GROUP, "candidate", "candidate_sha256", "candidate_kind", "counted", "passed")
 _UNMEASURED: Final = (

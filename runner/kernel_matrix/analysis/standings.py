@@ -151,8 +151,8 @@ def _each_workload(latest: pl.DataFrame) -> pl.DataFrame:
     whole = latest.filter(pl.col("workload").is_null()).drop("workload")
     if whole.is_empty():
         return latest
-    known = latest.select("problem", "dtype", "workload").drop_nulls("workload").unique()
-    near = whole.join(known, on=["problem", "dtype"], how="left")
+    known = latest.select("problem", "ranks", "dtype", "workload").drop_nulls("workload").unique()
+    near = whole.join(known, on=["problem", "ranks", "dtype"], how="left", nulls_equal=True)
     far = (
         near.filter(pl.col("workload").is_null())
         .drop("workload")

@@ -53,6 +53,8 @@ def open_tables(folders: Sequence[Path]) -> Tables:
         if (file := folder / OBJECTIONS_FILE).is_file():
             objections = _scan(file, OBJECTIONS).collect()
             found["cells"] = found["cells"] if objections.is_empty() else _withhold_verdicts(found["cells"], objections)
+        # Records of earlier versions, and results of others, are of one rank and do not say so.
+        found["cells"] = found["cells"].with_columns(pl.col("ranks").fill_null(1))
         for name, frame in found.items():
             renumbered = frame.with_columns(pl.col("record") + pl.lit(offset, pl.UInt32)) if offset else frame
             parts[name].append(renumbered if name in _JOINED else frame)

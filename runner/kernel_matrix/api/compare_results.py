@@ -58,7 +58,7 @@ ROUNDS: Final = PUBLISH_SESSIONS
 """Rounds of a confirmation: as many as tier ``publish`` has sessions; a round has one session of each cell."""
 _BOTH_RUN: Final = tuple(axis for axis in ComparisonAxis if axis.value in CELL_KEY)
 """Axes of which a matrix has both sides; of all others only the new side can be run today."""
-_KEY: Final = ("gpu", "toolchain", "dtype", "problem", "candidate")
+_KEY: Final = ("gpu", "toolchain", "dtype", "problem", "ranks", "candidate")
 
 
 def compare(
@@ -182,7 +182,7 @@ def _axis(text: str) -> tuple[ComparisonAxis, str, str]:
 class _Wanted:
     """One cell of one side."""
 
-    key: tuple[str, ...]
+    key: tuple[str | int, ...]
     content: str
     """Hash of the candidate as it was measured."""
     row: str
@@ -220,14 +220,15 @@ def _wanted(found: Comparison) -> Iterator[_Wanted]:
                 yield _Wanted(tuple(here[part] for part in _KEY), row[f"{side}_candidate_sha256"], row["new_cell_id"])
 
 
-def _key_of(cell: Cell) -> tuple[str, ...]:
-    return (cell.gpu.name, cell.toolchain.name, cell.dtype.value, cell.problem.id, cell.candidate.id)
+def _key_of(cell: Cell) -> tuple[str | int, ...]:
+    work = (cell.problem.id, cell.problem.ranks, cell.candidate.id)
+    return (cell.gpu.name, cell.toolchain.name, cell.dtype.value, *work)
 
 
 def _why_not(wanted: _Wanted, cell: Cell | None) -> str:
     """Return why the cell cannot be run again here; empty when it can."""
     if cell is None:
-        return f"{' '.join(wanted.key)} is not in the matrix"
+        return f"{' '.join(map(str, wanted.key))} is not in the matrix"
     if cell.reason is not None:
         return cell.reason.text
     return "" if cell.candidate.digest == wanted.content else "the candidate's content is not what was measured"

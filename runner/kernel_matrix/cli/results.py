@@ -15,6 +15,7 @@ from kernel_matrix.api.wording import (
     describe_discards,
     describe_label,
     describe_reason,
+    describe_shapes,
     describe_verdict,
     discards,
     labels_worth_printing,
@@ -154,8 +155,7 @@ def _known(name: str) -> Callable[[Row], str]:
 
 
 def _problem(row: Row) -> str:
-    workload = f" [{row['workload']}]" if row["workload"] else ""
-    return f"{row['problem']}{workload}"
+    return f"{row['problem']} {describe_shapes(row)}".rstrip()
 
 
 def _plus_minus(row: Row) -> float | None:

@@ -12,13 +12,13 @@ from kernel_matrix.analysis.comparison import FLAGGED, Comparison
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.model.enums import Status
 from kernel_matrix.nightly.baselines import Baseline
-from kernel_matrix.results.descriptions import printable
+from kernel_matrix.results.descriptions import describe_shapes, printable
 
 _MOST_ROWS: Final = 20
 """Flagged rows that the text lists."""
 _MOST_TEXT: Final = 2000
 """Characters of the short text: it has to fit into an environment variable and a message."""
-_ROW: Final = ("change", "gpu", "toolchain", "dtype", "problem", "workload", "candidate")
+_ROW: Final = ("change", "gpu", "toolchain", "dtype", "problem", "ranks", "workload", "candidate")
 
 
 class NightEnd(str, Enum):
@@ -151,7 +151,7 @@ def _flagged(found: Comparison) -> list[dict[str, Any]]:
 
 
 def _describe_row(row: Mapping[str, Any]) -> str:
-    workload = f" [{row['workload']}]" if row["workload"] else ""
     change = "" if row["ratio"] is None else f" {100 * (row['ratio'] - 1):+.1f} %"
-    where = f"{row['candidate']}{workload} {row['dtype']} {row['gpu']}/{row['toolchain']}"
+    work = " ".join(filter(None, (row["candidate"], describe_shapes(row))))
+    where = f"{work} {row['dtype']} {row['gpu']}/{row['toolchain']}"
     return printable(f"{row['change']}: {where}{change} {row['reason'] or ''}")

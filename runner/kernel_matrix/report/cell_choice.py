@@ -25,7 +25,7 @@ SHORT: Final = 12
 _LONGEST: Final = 400
 """Characters of a message."""
 FROM_OUTCOMES: Final = (
-    "record", "cell_id", "workload", "problem", "candidate", "gpu", "toolchain", "dtype",
+    "record", "cell_id", "workload", "problem", "ranks", "candidate", "gpu", "toolchain", "dtype",
     "category", "level", "source", "language", "origin_method", "origin_model", "origin_round", "tier", "expect",
     "status", "stage", "fault", "message", "verdict", "verdict_reason", "verdict_figure", "grade", "grade_reason",
     "speedup", "speedup_low", "speedup_high", "candidate_ns", "baseline_ns", "sessions",
@@ -75,7 +75,7 @@ def choose_cells(outcomes: pl.DataFrame, tables: Tables) -> pl.DataFrame:
 
 def describe_cells(outcomes: pl.DataFrame, tables: Tables) -> pl.DataFrame:
     """Return all ``outcomes`` by problem, with the columns that a cell's page shows; see :func:`choose_cells`."""
-    rows = outcomes.select(FROM_OUTCOMES).sort("problem", "workload", "candidate", "gpu", "toolchain", "dtype")
+    rows = outcomes.select(FROM_OUTCOMES).sort("problem", "ranks", "workload", "candidate", "gpu", "toolchain", "dtype")
     more = _more(tables.cells, rows["record"].unique())
     shown = rows.join(more, on=["record", "workload"], how="left", nulls_equal=True, maintain_order="left")
     return (

@@ -11,7 +11,7 @@ import polars as pl
 from kernel_matrix.errors import NothingSelectedError, UsageError
 
 _SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v5.json"
-_POINT: Final = ("problem", "workload", "candidate", "dtype", "toolchain")
+_POINT: Final = ("problem", "ranks", "workload", "candidate", "dtype", "toolchain")
 
 
 @dataclass(frozen=True, slots=True)

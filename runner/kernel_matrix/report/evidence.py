@@ -9,6 +9,7 @@ from typing import Any
 from kernel_matrix.analysis.comparison import Change, ComparedQuantity
 from kernel_matrix.analysis.sentences import rough_percent
 from kernel_matrix.report.number_format import one_line
+from kernel_matrix.results.descriptions import describe_shapes
 
 
 def percent(ratio: float | None) -> str:
@@ -29,9 +30,8 @@ def quantity(value: float | None, of: ComparedQuantity) -> str:
 
 def named(row: Mapping[str, Any]) -> str:
     """Name a row by problem, workload, candidate and dtype; the candidate without its problem's folder."""
-    workload = f" [{row['workload']}]" if row["workload"] else ""
     candidate = str(row["candidate"]).removeprefix(f"{row['problem']}/")
-    return one_line(f"{row['problem']}{workload} {candidate} {row['dtype']}")
+    return one_line(" ".join(filter(None, (row["problem"], describe_shapes(row), candidate, row["dtype"]))))
 
 
 def evidence(row: Mapping[str, Any], of: ComparedQuantity) -> str:

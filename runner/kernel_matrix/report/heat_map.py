@@ -98,15 +98,15 @@ def _with_common_workloads(outcomes: pl.LazyFrame) -> pl.LazyFrame:
     timed = outcomes.filter(pl.col("speedup").is_not_null())
     gpus = timed.group_by(key).agg(pl.col("gpu").n_unique().alias("_all"))
     common = (
-        timed.group_by(*key, "workload")
+        timed.group_by(*key, "ranks", "workload")
         .agg(pl.col("gpu").n_unique().alias("_gpus"))
         .join(gpus, on=key, nulls_equal=True)
         .filter(pl.col("_gpus") == pl.col("_all"))
-        .select(*key, "workload", _common=pl.lit(True))
+        .select(*key, "ranks", "workload", _common=pl.lit(True))
     )
     any_common = common.select(*key, _some=pl.lit(True)).unique()
     return (
-        outcomes.join(common, on=[*key, "workload"], how="left", nulls_equal=True)
+        outcomes.join(common, on=[*key, "ranks", "workload"], how="left", nulls_equal=True)
         .join(any_common, on=key, how="left", nulls_equal=True)
         .with_columns(_alike=pl.col("_common").fill_null(False) | pl.col("_some").is_null())
     )

@@ -27,7 +27,7 @@ MOST_RANKED: Final = 40
 MOST_METHODS: Final = 12
 """Methods that are compared with each other: those with the most problems."""
 
-_KEY: Final = ("problem", "gpu", "toolchain", "dtype", "workload")
+_KEY: Final = ("problem", "ranks", "gpu", "toolchain", "dtype", "workload")
 _GROUP: Final = ("problem", "gpu")
 _FACTS: Final = ("language", "origin_method", "origin_model")
 _METHOD: Final = ("origin_method", "origin_model")

@@ -155,7 +155,7 @@ def summarise_portability(outcomes: pl.DataFrame) -> str:
         return "These tables name no GPU: portability is unknown."
     if len(gpus) == 1:
         return f"These tables have only one GPU ({gpus[0]}): portability is unknown."
-    key = ("problem", "workload", "dtype", "toolchain", "candidate")
+    key = ("problem", "ranks", "workload", "dtype", "toolchain", "candidate")
     each = (
         outcomes.lazy()
         .filter("counted")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from kernel_matrix.model.enums import ClockPolicy, ClockState, Status, VerdictReason
 
@@ -74,6 +74,14 @@ def _escape(code: int) -> str:
 def printable(text: str) -> str:
     """Return :func:`visible` text on one line."""
     return visible(text).replace("\n", " ").strip()
+
+
+def describe_shapes(row: Mapping[str, Any]) -> str:
+    """Return the workload of a row, and its ranks if there are several: ``[default, 4 ranks]``; empty for neither."""
+    ranks = row.get("ranks") or 1
+    parts = [str(row["workload"])] if row["workload"] else []
+    parts += [f"{ranks} ranks"] if ranks > 1 else []
+    return f"[{', '.join(parts)}]" if parts else ""
 
 
 def describe_clocks(state: str | None, policy: str | None) -> str:

@@ -15,7 +15,7 @@ FILTERS = {
     **{
         key: key
         for key in (
-            *("gpu", "toolchain", "dtype", "problem", "candidate", "language", "category", "level"),
+            *("gpu", "toolchain", "dtype", "problem", "candidate", "language", "category", "level", "ranks"),
             *("status", "fault", "verdict", "verdict_reason", "grade", "workload", "hostname", "matrix"),
         )
     },
@@ -25,7 +25,19 @@ FILTERS = {
 """Filter key → column of ``cells``. ``plan`` and ``run`` accept the same keys, except those known only after a run."""
 _ATTEMPT = ("cell_id", "host_id")
 _SHOWN = (
-    *("matrix", "gpu", "toolchain", "dtype", "problem", "candidate", "language", "category", "level", "hostname"),
+    *(
+        "matrix",
+        "gpu",
+        "toolchain",
+        "dtype",
+        "problem",
+        "candidate",
+        "language",
+        "category",
+        "level",
+        "ranks",
+        "hostname",
+    ),
     *("run_id", "expect", "status", "specialised", "stage", "fault", "message"),
     *("exclusive", "exclusive_reason", "quarantined"),
     *("clock_state", "clock_policy", "clock_reason", "clock_set_mhz", "clock_reset", "sm_clock_mhz"),
@@ -51,7 +63,7 @@ _MEDIANS = (
     *("algorithm_bytes_per_s", "bus_bytes_per_s", "link_share_of_peak"),
 )
 _MOST = ("candidate_memory_bytes", "baseline_memory_bytes")
-_ORDER = ("problem", "workload", "candidate", "dtype", "gpu", "toolchain", "hostname")
+_ORDER = ("problem", "ranks", "workload", "candidate", "dtype", "gpu", "toolchain", "hostname")
 
 
 def overview(cells: pl.DataFrame) -> pl.DataFrame:

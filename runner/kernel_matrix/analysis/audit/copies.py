@@ -23,7 +23,7 @@ from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.model.enums import Regime
 
-_KEY: Final = ("toolchain", "dtype", "problem", "workload", "candidate")
+_KEY: Final = ("toolchain", "dtype", "problem", "ranks", "workload", "candidate")
 _FINE: Final = 32.0
 """Nanoseconds: the finest step of device timers."""
 _STEPS: Final = 100
@@ -144,7 +144,7 @@ def copy_of_baseline(tables: Tables) -> pl.LazyFrame:
     """
     ours, theirs = pl.col("candidate_median_ns"), pl.col("baseline_median_ns")
     group = ("gpu", "source")
-    columns = (*group, "toolchain", "dtype", "problem", "workload", "candidate", "candidate_sha256", "problem_sha256")
+    columns = (*group, *_KEY, "candidate_sha256", "problem_sha256")
     rows = passed(tables.cells).filter((theirs > 0) & ~is_reference()).select(
         *columns, theirs, apart=(ours - theirs).abs(), share=(ours - theirs).abs() / theirs
     )  # fmt: skip
@@ -181,7 +181,7 @@ def _like_baseline(rows: pl.LazyFrame, by: tuple[str, ...]) -> pl.LazyFrame:
     honest times that the step covers.
     """
     chance = (2 * pl.col("tick") / (pl.col("baseline_median_ns") * _APART)).clip(upper_bound=1).log()
-    place = pl.struct("toolchain", "dtype", "problem", "workload").hash()
+    place = pl.struct("toolchain", "dtype", "problem", "ranks", "workload").hash()
     found = rows.group_by(by).agg(
         pl.len().alias("rows"),
         pl.col("problem").n_unique().alias("problems"),

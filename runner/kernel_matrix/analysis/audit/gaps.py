@@ -11,7 +11,7 @@ from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.model.enums import Fault
 
-_KEY: Final = ("toolchain", "dtype", "problem", "workload", "candidate")
+_KEY: Final = ("toolchain", "dtype", "problem", "ranks", "workload", "candidate")
 
 
 def holes(tables: Tables) -> pl.LazyFrame:

@@ -26,15 +26,15 @@ def mixed_problems(tables: Tables) -> pl.LazyFrame:
 
 def _other_contents(tables: Tables) -> pl.LazyFrame:
     """Find GPUs whose problems have another digest than those of the same name have on most GPUs."""
-    digest, gpus = pl.col("problem_sha256"), pl.col("gpus")
+    digest, gpus, problem = pl.col("problem_sha256"), pl.col("gpus"), ("problem", "ranks")
     known = passed(tables.cells).filter(pl.col("gpu").is_not_null() & digest.is_not_null())
-    each = known.select("gpu", "problem", "problem_sha256").unique()
-    spread = each.group_by("problem", "problem_sha256").agg(gpus=pl.col("gpu").n_unique())
-    usual = spread.sort("problem", "gpus", "problem_sha256", descending=[False, True, False]).group_by("problem").agg(
+    each = known.select("gpu", "problem", "ranks", "problem_sha256").unique()
+    spread = each.group_by(*problem, "problem_sha256").agg(gpus=pl.col("gpu").n_unique())
+    usual = spread.sort("gpus", "problem_sha256", descending=[True, False]).group_by(problem, maintain_order=True).agg(
         pl.col("problem_sha256").first().alias("usual"), gpus.first(), pl.len().alias("contents")
     )  # fmt: skip
     has_usual = (digest == pl.col("usual")).any()
-    held = each.join(usual.filter(pl.col("contents") > 1), on="problem").group_by("gpu", "problem").agg(
+    held = each.join(usual.filter(pl.col("contents") > 1), on=problem, nulls_equal=True).group_by("gpu", *problem).agg(
         has_usual.alias("as_usual"), gpus.first()
     )  # fmt: skip
     found = (

@@ -113,6 +113,7 @@ function dark() { return getComputedStyle(document.documentElement).colorScheme.
   || (document.documentElement.dataset.theme !== 'light' && document.documentElement.dataset.theme !== 'dark' && matchMedia('(prefers-color-scheme: dark)').matches); }
 
 function note(text) { return text ? h('p', { class: 'note' }, text) : null; }
+function ranksOf(ranks) { return ranks > 1 ? `${ranks} ranks` : ''; }
 function statement(text) { return h('p', { class: 'statement' }, text); }
 
 function choice(label, options, value, changed) {

@@ -23,7 +23,7 @@ function cellPage(row) {
   return [
     h('p', {}, h('a', { href: '#cells' }, '← all cells')),
     h('h2', { class: 'name' }, get('candidate')),
-    h('p', { class: 'sub' }, problemLink(get('problem')), ' · ', [get('workload'), get('dtype'), get('gpu'), get('toolchain')].filter(Boolean).join(' · ')),
+    h('p', { class: 'sub' }, problemLink(get('problem')), ' · ', [get('workload'), ranksOf(get('ranks')), get('dtype'), get('gpu'), get('toolchain')].filter(Boolean).join(' · ')),
     h('div', { class: 'figures' }, ok ? [
       h('div', { class: 'figure' }, h('b', {}, times(get('speedup'))), h('span', {}, get('verdict') ?? 'speed-up'), h('small', {}, get('speedup') === null ? 'not timed' : [interval, get('verdict_why')].filter(Boolean).join('; '))),
       h('div', { class: 'figure' }, h('b', {}, micros(get('candidate_us'))), h('span', {}, 'candidate, µs'), h('small', {}, `${plain(get('sessions'))} ${get('sessions') === 1 ? 'session' : 'sessions'}`)),

@@ -221,7 +221,7 @@ function gpusPage() {
 }
 
 function commonWork(first, second) {
-  const key = (row) => ['problem', 'candidate', 'workload', 'dtype', 'toolchain'].map((name) => cell[name](row)).join('\u0000');
+  const key = (row) => ['problem', 'ranks', 'candidate', 'workload', 'dtype', 'toolchain'].map((name) => cell[name](row)).join('\u0000');
   const there = new Map();
   for (let row = 0; row < cells.rows; row += 1) if (cell.gpu(row) === second && cell.candidate_us(row) > 0) there.set(key(row), row);
   const points = [];
@@ -270,7 +270,7 @@ function cascadePage() {
   for (let row = 0; row < cells.rows; row += 1) {
     gpus.add(cell.gpu(row) ?? DASH);
     if (cell.fault(row) !== 'none' && cell.fault(row) !== 'candidate') continue;
-    const key = [cell.problem(row), cell.workload(row) ?? '', cell.dtype(row), cell.toolchain(row)].filter(Boolean).join(' · ');
+    const key = [cell.problem(row), ranksOf(cell.ranks(row)), cell.workload(row) ?? '', cell.dtype(row), cell.toolchain(row)].filter(Boolean).join(' · ');
     if (!byProblem.has(key)) byProblem.set(key, []);
     byProblem.get(key).push(row);
   }

@@ -18,7 +18,7 @@ function cellColumns(at = (row) => row) {
   return [
     text('problem', 'problem', '11rem', { show: (value) => problemLink(value) }),
     text('candidate', 'candidate', '15rem', { show: (value, row) => h('a', { href: cellAddress(at(row)) }, shortName(at(row))) }),
-    text('workload', 'workload', '6rem'), text('dtype', 'dtype', '4.5rem'), text('gpu', 'GPU', '6rem'), text('toolchain', 'toolchain', '6.5rem'),
+    text('workload', 'workload', '6rem', { show: (value, row) => [value, ranksOf(cell.ranks(at(row)))].filter(Boolean).join(', ') }), text('dtype', 'dtype', '4.5rem'), text('gpu', 'GPU', '6rem'), text('toolchain', 'toolchain', '6.5rem'),
     { name: 'status', title: 'result', text: true, width: '10rem', get: (row) => (cell.fault(at(row)) === 'none' ? cell.verdict(at(row)) ?? cell.status(at(row)) : `~${cell.status(at(row))}`), show: (_, row) => verdictMark(at(row)) },
     { name: 'speedup', title: 'speed-up', width: '5.5rem', hint: 'baseline ÷ candidate, geometric mean over sessions', get: of('speedup'), show: (value) => h('span', { class: `chip ${bucket(value)}` }, times(value)) },
     { name: 'candidate_us', title: 'time, µs', width: '6rem', get: of('candidate_us'), show: micros },

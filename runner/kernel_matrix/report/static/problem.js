@@ -205,7 +205,7 @@ function historyOf(name) {
   const values = [];
   for (let row = 0; row < frame.rows; row += 1) if (frame.get('problem')(row) === name && frame.get('speedup')(row) > 0) values.push(frame.row(row));
   if (new Set(values.map(({ night }) => night)).size < 2) return [];
-  for (const one of values) Object.assign(one, { who: withoutProblem(one.candidate, name), place: [one.gpu, one.dtype, one.workload, one.toolchain].filter(Boolean).join(' · '), said: times(one.speedup) });
+  for (const one of values) Object.assign(one, { who: withoutProblem(one.candidate, name), place: [one.gpu, one.dtype, one.workload, ranksOf(one.ranks), one.toolchain].filter(Boolean).join(' · '), said: times(one.speedup) });
   return [h('h3', {}, 'History'), chart('Speed-up night by night', {
     height: 260, data: { values }, mark: { type: 'line', point: true },
     encoding: {
