@@ -14,7 +14,7 @@ import pytest
 from kernel_matrix.errors import UsageError
 from kernel_matrix.report.page import chart_library, own_script
 from kernel_matrix.results.labels import describe_label
-from tests.analysis.made import cell, over_sessions, tables
+from tests.analysis.made import cell, over_sessions, tables, timed
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 LOG = "</script><script>alert(2)</script><!--"
@@ -192,6 +192,17 @@ def test_page_of_one_gpu_compares_no_gpus(write_page):
     page = read(write_page(tables([row for row in gpus_rows() if row["gpu"] == "h200"])))
     assert "svg" not in page.names
     assert "GPU against GPU" not in page.text
+
+
+def test_page_plots_times_over_numbers_of_ranks(write_page):
+    rows = [
+        row
+        for ranks in (2, 4)
+        for row in timed([100.0 * ranks] * 3, problem="all_reduce", ranks=ranks, cell_id=f"{ranks}")
+    ]
+    page = read(write_page(tables(rows)))
+    assert "Over numbers of ranks" in page.text
+    assert "Over numbers of ranks" not in read(write_page(tables(rows[:3]))).text
 
 
 def test_page_of_gpus_without_common_work_compares_none(write_page):

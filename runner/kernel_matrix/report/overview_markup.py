@@ -20,6 +20,7 @@ from kernel_matrix.report.overview import Overview, apart_notes, label_notes, sc
 from kernel_matrix.report.question_pages import QuestionPage
 from kernel_matrix.report.ratio_plot import PlottedRatio, ratio_plot
 from kernel_matrix.report.rounds_and_money import RoundsAndMoney, rounds_and_money
+from kernel_matrix.report.scaling_plot import scaling_plots
 from kernel_matrix.report.short_answer import answer_in_words
 
 _MOST_PROBLEMS: Final = 40
@@ -30,6 +31,7 @@ _COLUMNS: Final = 12
 _MOST_REASONS: Final = 10
 _MOST_ROWS: Final = 15
 _GPUS: Final = "gpus"
+_SCALING: Final = "scaling"
 _ALL: Final = "all"
 """Row of the scores for all GPUs together."""
 _PLOTTED: Final = ("limit", "category", "dtype")
@@ -45,7 +47,7 @@ _MOST_SLICES: Final = 12
 def overview_section(
     contents: ReportContents, questions: Sequence[QuestionPage] = (), generated: RoundsAndMoney | None = None
 ) -> Html:
-    """Write the section ``overview``; of ``questions``, the answer to ``gpus`` is on it."""
+    """Write the section ``overview``; of ``questions``, the answers to ``gpus`` and ``scaling`` are on it."""
     if not contents.overview.outcomes:
         empty = (
             "These tables hold no results. Run cells with `kernel-matrix run`, merge them, and make the report again."
@@ -61,6 +63,9 @@ def overview_section(
         _block("Where it runs", _portable(contents), wide=True),
         _block("What broke", _broke(contents), wide=True),
     ]
+    over_ranks = next((one for one in questions if one.question == _SCALING and not one.statement), None)
+    if over_ranks is not None:
+        parts.insert(-2, _block("Over numbers of ranks", scaling_plots(over_ranks.answers[0].table), wide=True))
     against = next((one for one in questions if one.question == _GPUS and not one.statement), None)
     if against is not None:
         parts.insert(2, _block("GPU against GPU", _gpu_ratios(against), wide=True))

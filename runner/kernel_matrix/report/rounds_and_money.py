@@ -10,7 +10,8 @@ import polars as pl
 
 from kernel_matrix.analysis.generated_kernels import SPENT
 from kernel_matrix.analysis.tables import Tables
-from kernel_matrix.report.budget_plot import MOST_LINES, BudgetLine, budget_plot
+from kernel_matrix.report.budget_plot import BudgetLine, budget_plot
+from kernel_matrix.report.line_plots import MOST_LINES
 from kernel_matrix.report.markup import Html, element, joined, plain_table, scrolled
 from kernel_matrix.report.number_format import DASH, number, rate, times
 from kernel_matrix.report.question_pages import QuestionPage, answer_question
