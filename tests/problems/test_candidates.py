@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kernel_matrix.model.enums import Dtype, InputMode, Language
+from kernel_matrix.model.enums import Dtype, InputMode, Language, Status
 from kernel_matrix.model.messages import to_json
 from kernel_matrix.sources import load_source
+from kernel_matrix.sources.other_ranks import with_ranks
 
 torch = pytest.importorskip("torch")
 judging = importlib.import_module("tests.problems.judging")  # needs torch, so not before the line above
@@ -100,6 +101,13 @@ def test_candidates_earn_what_their_side_files_say():
     assert {f"{c.id} {d.value}": s for (c, d), s in zip(cells, earned, strict=True)} == {
         f"{c.id} {d.value}": c.expect.value for c, d in cells
     }
+
+
+def test_candidates_of_several_ranks_pass_with_four():
+    candidates = [c for c in LOADED.candidates if PROBLEMS[c.problem_id].ranks > 1 and c.expect is Status.PASSED]
+    requests = [_request(with_ranks(PROBLEMS[c.problem_id], 4), c.path, Dtype.FP32) for c in candidates]
+    earned = _judge_apart(requests)
+    assert {c.id: status for c, status in zip(candidates, earned, strict=True) if status != "passed"} == {}
 
 
 def test_the_call_of_a_library_is_right():
