@@ -13,7 +13,10 @@ def test_a_name_given_twice_is_one_name(question):
         row
         for gpu in ("a", "b")
         for night in range(2)
-        for row in over_sessions([(200.0, 100.0), (201.0, 99.0 + night)], gpu=gpu, night=night)
+        for ranks in (1, 2)
+        for row in over_sessions(
+            [(200.0, 100.0), (201.0, 99.0 + night)], gpu=gpu, night=night, ranks=ranks, cell_id=f"{gpu} {ranks}"
+        )
     )
     by = ("category", "dtype")
     for once, twice in zip(

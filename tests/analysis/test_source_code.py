@@ -141,7 +141,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(slope):
         return pl.DataFrame({
             "set": np.repeat(np.arange(sets), problems * each),
             "problem": np.repeat(np.arange(sets * problems), each),
-            **dict.fromkeys(("dtype", "gpu", "toolchain", "language"), 0),
+            **dict.fromkeys(("ranks", "dtype", "gpu", "toolchain", "language"), 0),
             "lines": lines,
             "speed": slope * lines + generator.normal(size=count),
         })  # fmt: skip

@@ -85,6 +85,7 @@ CELLS = [
         dtype=SimpleNamespace(value="fp32"),
         gpu=SimpleNamespace(name="h200"),
         toolchain=SimpleNamespace(name="cu130"),
+        problem=SimpleNamespace(ranks=1),
         expected_s=seconds,
     )
     for name, seconds in (("long", 7200.0), ("middle", 3600.0), ("short", 40.0))

@@ -228,7 +228,8 @@ def _key_of(cell: Cell) -> tuple[str | int, ...]:
 def _why_not(wanted: _Wanted, cell: Cell | None) -> str:
     """Return why the cell cannot be run again here; empty when it can."""
     if cell is None:
-        return f"{' '.join(map(str, wanted.key))} is not in the matrix"
+        names = (part if isinstance(part, str) else f"{part} ranks" for part in wanted.key if part != 1)
+        return f"{' '.join(names)} is not in the matrix"
     if cell.reason is not None:
         return cell.reason.text
     return "" if cell.candidate.digest == wanted.content else "the candidate's content is not what was measured"
