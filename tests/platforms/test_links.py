@@ -104,6 +104,13 @@ def test_switch_links_all_devices_with_all_lanes(nvidia: Board) -> None:
     }
 
 
+def test_speed_that_the_driver_hides_is_that_of_the_data_sheet(nvidia: Board) -> None:
+    gpus = inventory(nvidia, "1:switch:18", "0:switch:18", link_speed="!3")
+    assert group_link(gpus).bytes_per_s == 450e9
+    gpus = inventory(nvidia, "1:switch:18", "0:switch:18", link_speed="!3", name="NVIDIA Unheard-of")
+    assert group_link(gpus) == GpuLink(to="gpu-1", kind="nvswitch", lanes=18, peer=True)
+
+
 def test_hidden_far_ends_leave_the_word_to_the_driver(nvidia: Board) -> None:
     gpus = inventory(nvidia, "1:switch:18", "0:switch:18", far_ends="!3")
     assert group_link(gpus) == GpuLink(to="gpu-1", kind="nvlink", peer=True)

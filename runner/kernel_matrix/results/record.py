@@ -407,7 +407,7 @@ class LinkInfo:
     lanes: Annotated[Small | None, Column()] = None
     """Number of lanes of the link; `None` if the driver does not say."""
     bytes_per_s: Annotated[Rate | None, Column()] = None
-    """Highest bandwidth of the link in one direction, as the driver reports it; `None` if it does not."""
+    """Highest bandwidth of the link in one direction, by the driver, else by the data sheet; `None` if neither says."""
     peer: Annotated[bool | None, Column()] = None
     """`True`: a device can access the memory of the other one; `None` if the driver does not say."""
 

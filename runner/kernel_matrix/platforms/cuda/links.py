@@ -15,6 +15,7 @@ import pynvml
 
 from kernel_matrix.platforms import Gpu, GpuLink
 from kernel_matrix.platforms.cuda.nvml_calls import ask
+from kernel_matrix.platforms.data_sheets import all_sheets
 
 _READ = 0  # NVML_P2P_CAPS_INDEX_READ, which is a tuple by mistake in nvidia-ml-py
 
@@ -70,7 +71,7 @@ def _read_end(gpu: Gpu) -> _LinkEnd:
         address=_address(_answer(pynvml.nvmlDeviceGetPciInfo, handle)),
         far_ends=tuple(_address(_answer(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)) for link in active),
         switches=kinds.count(pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH),
-        nvlink_bytes_per_s=_nvlink_speed(handle),
+        nvlink_bytes_per_s=_nvlink_speed(handle) or _speed_of_sheet(gpu.name, len(active)),
         pcie_generation=_answer(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
         pcie_lanes=_answer(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
     )
@@ -119,6 +120,13 @@ def _nvlink_speed(handle: Any) -> float | None:
     if not answers or answers[0].nvmlReturn != pynvml.NVML_SUCCESS:
         return None
     return float(answers[0].value.uiVal) * 1e6 or None
+
+
+def _speed_of_sheet(name: str, links: int) -> float | None:
+    """Return what the data sheet says of one of ``links`` NVLinks; in a virtual machine the driver does not answer."""
+    products = (sheet.product for sheet in all_sheets())
+    both_directions = next((product.nvlink_bytes_per_s for product in products if name in product.names), None)
+    return both_directions / 2 / links if both_directions and links else None
 
 
 def _address(pci: Any) -> tuple[int, ...] | None:
