@@ -141,4 +141,4 @@ def test_candidate_that_fails_on_a_rank_ends_as_what_it_is(tmp_path, code, wante
 
 def test_rank_that_raises_alone_is_reported_at_once_with_its_error(tmp_path):
     _, _, ended = judged(tmp_path, "if rank:\n            raise ValueError('of one rank')\n        " + HONEST)
-    assert ended.evidence.message == "ValueError: of one rank"
+    assert ended.evidence.message == "ValueError: of one rank (rank 1)"

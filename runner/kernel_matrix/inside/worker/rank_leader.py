@@ -37,6 +37,7 @@ from kernel_matrix.inside.wire import (
     OutputsClaim,
     PeerGoneError,
     Structure,
+    WireError,
     pack_begun,
     pack_done,
     pack_failed,
@@ -46,6 +47,7 @@ from kernel_matrix.inside.wire import (
     pack_traced,
     unpack_begun,
     unpack_done,
+    unpack_failed,
     unpack_lent,
     unpack_outputs,
     unpack_peak,
@@ -206,7 +208,7 @@ class RankLeader:
             number = self._next_readable([n for n in range(len(self._ranks)) if n not in payloads])
             kind, payload = self._received(number)
             if kind is not wanted:
-                self._channel.send(kind, 0, payload)
+                self._channel.send(kind, 0, _of_rank(number, payload) if kind is FrameKind.FAILED else payload)
                 return None
             payloads[number] = payload
         return [payloads[number] for number in range(len(self._ranks))]
@@ -238,6 +240,15 @@ class RankLeader:
             for number in numbers:
                 if self._ranks[number].connection in readable:
                     return number
+
+
+def _of_rank(number: int, failed: bytes) -> bytes:
+    """Return a failure with the number of the rank behind its text."""
+    try:
+        failure, text = unpack_failed(failed)
+    except WireError:  # the judge refuses it
+        return failed
+    return pack_failed(failure, f"{text.rstrip()} (rank {number})")
 
 
 def _end_like(number: int, pid: int) -> NoReturn:
