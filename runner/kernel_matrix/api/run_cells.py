@@ -312,7 +312,7 @@ def _named_cells(path: str | Path, spec: CellFile, matrix: Matrix, host: HostSur
     absent = [id_ for id_ in spec.cell_ids if id_ not in found]
     if absent:
         what = f"{path}: cell {absent[0]} is not in {spec.matrix}"
-        hint = "its sources, its protocol or the links between GPUs differ: kernel-matrix plan --json has the ids"
+        hint = "its sources or protocol changed, or GPUs are linked otherwise: kernel-matrix plan --json has the ids"
         raise UsageError(what, next_step=hint)
     cells = [found[id_] for id_ in spec.cell_ids]
     reasons = {cell.reason.text: None for cell in cells if cell.reason is not None}
