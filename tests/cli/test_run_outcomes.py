@@ -102,6 +102,7 @@ def test_reasons_for_skipped_cells_are_two_lines(level):
 def test_quiet_run_says_warnings_and_the_summary_only(level):
     said, complained = [], []
     cell = SimpleNamespace(
+        problem=SimpleNamespace(ranks=1),
         candidate=SimpleNamespace(id="p/a"),
         dtype=SimpleNamespace(value="fp32"),
         gpu=SimpleNamespace(name="h200"),
