@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from kernel_matrix.matrix import GpuAxis, Toolchain
 from kernel_matrix.platforms import Gpu, group_of
@@ -53,19 +54,25 @@ def groups_matching(axis: GpuAxis, gpus: tuple[Gpu, ...], ranks: int) -> tuple[G
     are of one kind of link. In the order of indices, each device takes the first ones that are so linked to it and to
     each other, and can access each other's memory; devices that are left over are in no group.
     """
-    matching = devices_matching(axis, gpus)
-    platform = get_platform(axis.platform)
-    if ranks == 1 or not platform.IS_ACCELERATOR:
-        return matching
-    weakest = len(platform.LINK_KINDS) if axis.link is None else platform.LINK_KINDS.index(axis.link)
-    found = (_groups(matching, ranks, most) for most in range(weakest + 1))
-    return next(filter(None, found), ())
+    if ranks == 1 or not get_platform(axis.platform).IS_ACCELERATOR:
+        return devices_matching(axis, gpus)
+    return _best_groups(axis, gpus, ranks)
 
 
 def linked_by(groups: tuple[Gpu, ...]) -> str | None:
     """Return the kind of link that all of these groups have; ``None`` for single devices, and if it is not known."""
     link = group_link(groups[0].devices) if groups else None
     return None if link is None else link.kind
+
+
+@lru_cache
+def _best_groups(axis: GpuAxis, gpus: tuple[Gpu, ...], ranks: int) -> tuple[Gpu, ...]:
+    """Search groups with the best kind of link; kept, since the search is slow and every cell asks."""
+    kinds = get_platform(axis.platform).LINK_KINDS
+    weakest = len(kinds) if axis.link is None else kinds.index(axis.link)
+    matching = devices_matching(axis, gpus)
+    found = (_groups(matching, ranks, most) for most in range(weakest + 1))
+    return next(filter(None, found), ())
 
 
 def _groups(gpus: tuple[Gpu, ...], ranks: int, weakest: int) -> tuple[Gpu, ...]:

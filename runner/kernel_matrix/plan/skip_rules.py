@@ -64,7 +64,6 @@ class SkipRules:
 
     host: HostInventory
     _found: dict[tuple[object, ...], Skip | None] = field(default_factory=dict)
-    _groups: dict[tuple[str, int], tuple[Gpu, ...]] = field(default_factory=dict)
 
     def target(self, gpu: GpuAxis, toolchain: Toolchain) -> Target:
         """Return the target on which cells of this pair run here."""
@@ -93,13 +92,7 @@ class SkipRules:
 
     def link(self, target: Target, ranks: int) -> str | None:
         """Return the kind of link that groups for so many ranks have here; ``None`` without groups, or if unknown."""
-        return linked_by(self._groups_for(target, ranks)) if ranks > 1 else None
-
-    def _groups_for(self, target: Target, ranks: int) -> tuple[Gpu, ...]:
-        key = target.gpu.name, ranks
-        if key not in self._groups:
-            self._groups[key] = groups_matching(target.gpu, self.host.gpus, ranks)
-        return self._groups[key]
+        return linked_by(groups_matching(target.gpu, self.host.gpus, ranks)) if ranks > 1 else None
 
     def of_compiling(self, target: Target, language: Language) -> Skip | None:
         """Return the first reason to skip cells at ``target`` that are only compiled and so need no device."""
@@ -201,7 +194,7 @@ class SkipRules:
         return f"{language.value} is interpreted on a {target.platform.TITLE}, where no rank reaches another's memory"
 
     def _devices(self, target: Target, ranks: int) -> str | None:
-        if not target.platform.IS_ACCELERATOR or self._groups_for(target, ranks):
+        if not target.platform.IS_ACCELERATOR or groups_matching(target.gpu, self.host.gpus, ranks):
             return None
         here, need = devices_matching(target.gpu, self.host.gpus), f"{ranks} ranks need {ranks} devices"
         if len(here) < ranks:

@@ -6,7 +6,6 @@ import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from kernel_matrix.matrix import GpuAxis
 from kernel_matrix.plan import Cell, groups_matching, linked_by
 from kernel_matrix.platforms import Gpu
 
@@ -31,8 +30,6 @@ class CellQueue:
     ) -> None:
         self._cells = list(cells)
         self._gpus = gpus
-        self._groups: dict[tuple[GpuAxis, int], tuple[Gpu, ...]] = {}
-        """Axis and number of ranks → what such cells run on, which is slow to find."""
         self._measured_on = measured_on or {}
         self._is_open = is_open
         self._running: dict[str, Cell] = {}
@@ -174,10 +171,7 @@ class CellQueue:
 
     def _devices_of(self, cell: Cell) -> Sequence[Gpu]:
         measured_on = set(self._measured_on.get(cell.id, ()))
-        key = cell.gpu, cell.problem.ranks
-        if key not in self._groups:
-            self._groups[key] = groups_matching(cell.gpu, self._gpus, cell.problem.ranks)
-        fitting = self._groups[key]
+        fitting = groups_matching(cell.gpu, self._gpus, cell.problem.ranks)
         if linked_by(fitting) != cell.link:  # the cell's id is that of results over another kind of link
             return []
         return [gpu for gpu in fitting if measured_on.isdisjoint(one.uuid for one in (gpu, *gpu.members))]
