@@ -13,6 +13,7 @@ from kernel_matrix.attempt.probe_process import MAX_REASON, asked, last_words
 from kernel_matrix.attempt.telemetry_join import ObservedSession
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.lease import Lease, ResetState
+from kernel_matrix.platforms import holds_for_all
 from kernel_matrix.results.record import HealthInfo
 from kernel_matrix.sandboxes import Mount, ProcessExit, RoleSpec, RunningProcess, Sandbox
 from kernel_matrix.untrusted_json import UntrustedJsonError, read_object
@@ -93,8 +94,8 @@ def health_info(lease: Lease, probed: HealthProbeResult) -> HealthInfo:
     checks = [one.aftermath for one in lease.members]
     reason = quarantined or "; ".join(dict.fromkeys(filter(None, (*(one.reason for one in checks), probed.reason))))
     return HealthInfo(
-        processes_gone=_holds_for_all([one.processes_gone for one in checks]),
-        memory_back=_holds_for_all([one.memory_back for one in checks]),
+        processes_gone=holds_for_all(one.processes_gone for one in checks),
+        memory_back=holds_for_all(one.memory_back for one in checks),
         probe=probed.result,
         reason=reason,
         quarantined=bool(quarantined),
@@ -116,8 +117,3 @@ def _ailments(lease: Lease, probed: HealthProbeResult) -> Iterator[str]:
             yield one.aftermath.reason
         if one.clocks.reset is ResetState.FAILED:
             yield f"its clocks could not be given back: {one.clocks.reset_reason}"
-
-
-def _holds_for_all(found: Sequence[bool | None]) -> bool | None:
-    """Return False if one is, else None if one is not known."""
-    return False if False in found else None if None in found else True

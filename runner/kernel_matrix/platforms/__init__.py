@@ -87,6 +87,12 @@ def named(gpus: Iterable[Gpu]) -> str:
     return f"GPU {', '.join(str(gpu.index) for gpu in gpus)}"
 
 
+def holds_for_all(answers: Iterable[bool | None]) -> bool | None:
+    """Return ``False`` if one answer is, else ``None`` if one is not known, else ``True``."""
+    found = set(answers)
+    return next((answer for answer in (False, None) if answer in found), True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformInventory:
     """Devices of a platform on this host."""

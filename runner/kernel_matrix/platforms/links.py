@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, permutations
 
-from kernel_matrix.platforms import Gpu, GpuLink
+from kernel_matrix.platforms import Gpu, GpuLink, holds_for_all
 from kernel_matrix.platforms.registry import get_platform
 
 _UNKNOWN = "not known"
@@ -31,8 +31,7 @@ def group_link(gpus: Sequence[Gpu]) -> GpuLink | None:
     if not found or len(links) < len(found):
         return None
     weakest = max(links, key=lambda link: (link_rank(gpus[0], link), -(link.bytes_per_s or 0)))
-    peers = {link.peer for link in links}
-    return replace(weakest, peer=next((peer for peer in (False, None) if peer in peers), True))
+    return replace(weakest, peer=holds_for_all(link.peer for link in links))
 
 
 def has_peer_access(one: Gpu, other: Gpu) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pynvml
 
-from kernel_matrix.platforms import Gpu, GpuLink
+from kernel_matrix.platforms import Gpu, GpuLink, holds_for_all
 from kernel_matrix.platforms.cuda.nvml_calls import ask
 from kernel_matrix.platforms.data_sheets import all_sheets
 
@@ -85,13 +85,13 @@ def _link(one: _LinkEnd, other: _LinkEnd) -> GpuLink:
         rate = _BYTES_PER_LANE.get(_least(one.pcie_generation, other.pcie_generation) or 0)
     elif lanes:
         rate = one.nvlink_bytes_per_s
-    peers = {_can(one, other, capability) for capability in (_READ, pynvml.NVML_P2P_CAPS_INDEX_WRITE)}
+    accesses = (_can(one, other, capability) for capability in (_READ, pynvml.NVML_P2P_CAPS_INDEX_WRITE))
     return GpuLink(
         to=other.gpu.uuid,
         kind=kind,
         lanes=lanes,
         bytes_per_s=lanes * rate if lanes and rate else None,
-        peer=next((peer for peer in (False, None) if peer in peers), True),
+        peer=holds_for_all(accesses),
     )
 
 
