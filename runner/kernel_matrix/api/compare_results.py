@@ -37,6 +37,7 @@ from kernel_matrix.plan import Cell
 from kernel_matrix.report.evidence import evidence, named, percent
 from kernel_matrix.report.junit import comparison_junit
 from kernel_matrix.report.markdown import comparison_markdown
+from kernel_matrix.results.descriptions import describe_ranks
 
 __all__ = [
     "Acceptance",
@@ -228,8 +229,8 @@ def _key_of(cell: Cell) -> tuple[str | int, ...]:
 def _why_not(wanted: _Wanted, cell: Cell | None) -> str:
     """Return why the cell cannot be run again here; empty when it can."""
     if cell is None:
-        names = (part if isinstance(part, str) else f"{part} ranks" for part in wanted.key if part != 1)
-        return f"{' '.join(names)} is not in the matrix"
+        names = (part if isinstance(part, str) else describe_ranks(part) for part in wanted.key)
+        return f"{' '.join(filter(None, names))} is not in the matrix"
     if cell.reason is not None:
         return cell.reason.text
     return "" if cell.candidate.digest == wanted.content else "the candidate's content is not what was measured"

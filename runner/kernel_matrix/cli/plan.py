@@ -269,15 +269,15 @@ def _print_all(made: RunPlan, cells: Iterable[Cell]) -> None:
 
 def _listed(cells: Iterable[Cell], where: str) -> Iterator[Cell]:
     """Yield ``cells``, each written as a plain line on the way: a table would need all of them first."""
-    from kernel_matrix.api.wording import visible
+    from kernel_matrix.api.wording import describe_ranks, visible
 
     for cell in cells:
         reason = cell.reason
         verb = "compiled" if cell.compile_only else "runs"
         here = f"{verb} {where}, {duration(cell.expected_s)}"
         outcome = here if reason is None else f"{reason.kind.value}: {reason.text}"
-        ranks = f" {cell.problem.ranks} ranks" if cell.problem.ranks > 1 else ""
-        place = f"{_gpu_words(cell)} {cell.toolchain.name} {cell.dtype.value} {cell.candidate.id}{ranks}"
+        ranks = describe_ranks(cell.problem.ranks)
+        place = f"{_gpu_words(cell)} {cell.toolchain.name} {cell.dtype.value} {cell.candidate.id} {ranks}".rstrip()
         sys.stdout.write(visible(f"{cell.id}  {place}  {outcome}\n"))
         yield cell
     sys.stdout.flush()

@@ -24,7 +24,7 @@ from kernel_matrix.api.run_cells import (
     WorkloadJudgement,
     judge_record,
 )
-from kernel_matrix.api.wording import describe_reason
+from kernel_matrix.api.wording import describe_ranks, describe_reason
 from kernel_matrix.cli.global_options import is_quiet, is_verbose
 from kernel_matrix.cli.output import duration, print_json_line, write_line
 from kernel_matrix.cli.run_conditions import RunConditions, complaints, conditions_document, conditions_line
@@ -327,8 +327,8 @@ def event_line(event: RunEvent) -> str:
 
 def cell_name(cell: Cell) -> str:
     """Return for example ``softmax/triton_rows fp32 cpu/cpu``."""
-    ranks = f", {cell.problem.ranks} ranks" if cell.problem.ranks > 1 else ""
-    return f"{cell.candidate.id} {cell.dtype.value} {cell.gpu.name}/{cell.toolchain.name}{ranks}"
+    name = f"{cell.candidate.id} {cell.dtype.value} {cell.gpu.name}/{cell.toolchain.name}"
+    return ", ".join(filter(None, (name, describe_ranks(cell.problem.ranks))))
 
 
 def verdict_line(record: Record) -> str:

@@ -78,10 +78,13 @@ def printable(text: str) -> str:
 
 def describe_shapes(row: Mapping[str, Any]) -> str:
     """Return the workload of a row, and its ranks if there are several: ``[default, 4 ranks]``; empty for neither."""
-    ranks = row.get("ranks") or 1
-    parts = [str(row["workload"])] if row["workload"] else []
-    parts += [f"{ranks} ranks"] if ranks > 1 else []
+    parts = [part for part in (row["workload"], describe_ranks(row.get("ranks") or 1)) if part]
     return f"[{', '.join(parts)}]" if parts else ""
+
+
+def describe_ranks(ranks: int) -> str:
+    """Return for example ``4 ranks``; empty for one."""
+    return f"{ranks} ranks" if ranks > 1 else ""
 
 
 def describe_clocks(state: str | None, policy: str | None) -> str:
