@@ -110,7 +110,7 @@ class Problem:
     """Number of processes that make a call together, each on a device of its own if there are devices; the reference
     is the code of one of them."""
     collective: CollectiveKind | None = None
-    """What ranks exchange in one call; ``None``: there is one rank, or the problem does not say."""
+    """Kind of the collective between the ranks; ``None``: there is one rank, or the problem does not say."""
     contract: ContractSpec | None = None
     """Accuracy limits for the outputs of a quantised problem; ``None``: a tolerance per element."""
     library: Path | None = None

@@ -103,8 +103,9 @@ def read_problem(folder: Path, source: str, *, ranks: int | None = None) -> Prob
         document = replace(document, values={**document.values, "ranks": ranks})
     reference = read_reference(folder / REFERENCE_FILE)
     values = document.values
-    ranks, collective = _ranks(document), _collective(document)
-    workloads = _read_workloads(document, reference, ranks)
+    ranks = _ranks(document)
+    collective = _collective(document, ranks)
+    workloads = tuple(_read_workload(document, reference, name, ranks) for name in values["workloads"])
     _check_held_out(document, reference, workloads)
     flags = {"outliers": values.get("outliers", True), "mutates_inputs": values.get("mutates_inputs", False)}
     tolerance = values.get("tolerance", {})
@@ -151,7 +152,7 @@ def _ranks(document: TomlDocument) -> int:
     return ranks
 
 
-def _collective(document: TomlDocument) -> CollectiveKind | None:
+def _collective(document: TomlDocument, ranks: int) -> CollectiveKind | None:
     """Return the kind of the collective, if there is one.
 
     Raises:
@@ -159,7 +160,7 @@ def _collective(document: TomlDocument) -> CollectiveKind | None:
     """
     if "collective" not in document.values:
         return None
-    if document.values.get("ranks", 1) == 1:
+    if ranks == 1:
         raise document.error("needs several ranks; add ranks = 2, or leave the table out", "collective")
     return CollectiveKind(document.values["collective"]["kind"])
 
@@ -180,11 +181,6 @@ def _rare_facts(
     if collective is not None:
         extras["collective"] = collective.value
     return extras
-
-
-def _read_workloads(document: TomlDocument, reference: ReferenceModule, ranks: int) -> tuple[Workload, ...]:
-    """Read all workloads, with the formulas' values for so many ranks."""
-    return tuple(_read_workload(document, reference, name, ranks) for name in document.values["workloads"])
 
 
 def _read_workload(document: TomlDocument, reference: ReferenceModule, name: str, ranks: int) -> Workload:

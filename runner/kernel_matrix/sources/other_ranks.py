@@ -21,6 +21,6 @@ def with_ranks(problem: Problem, ranks: int) -> Problem:
         return problem
     if problem.source == "folder":
         return folder.read_problem(problem.path.parent, problem.source, ranks=ranks)
-    workloads = tuple(replace(it, flops=None, bytes={}, memory={}) for it in problem.workloads)
+    workloads = tuple(replace(it, flops=None, bytes={}, collective_bytes={}, memory={}) for it in problem.workloads)
     digest = hashlib.sha256(f"{problem.digest} with {ranks} ranks".encode()).hexdigest()
     return replace(problem, ranks=ranks, workloads=workloads, digest=digest)
