@@ -30,7 +30,7 @@ PATTERN_WORDS = 1 << 26
 
 _THREADS = 256
 _BLOCKS_PER_MULTIPROCESSOR = 8
-_GRAVEST = (False, None, True)  # results of a check, the gravest first
+_WORST_FIRST = (False, None, True)  # results of a check
 
 
 class WrongAnswerError(Exception):
@@ -60,7 +60,7 @@ def check_devices(
     # In reverse, because some drivers keep the GPU that was opened last as the thread's own.
     ordinals = reversed(range(devices))
     checked = {n: _check_device(partial(opened, n), text, read_clocks, cannot_ask) for n in ordinals}
-    ordinal, found = min(sorted(checked.items()), key=lambda one: _GRAVEST.index(one[1].passed))
+    ordinal, found = min(sorted(checked.items()), key=lambda one: _WORST_FIRST.index(one[1].passed))
     reason = f"device {ordinal}: {found.reason}" if found.reason and devices > 1 else found.reason
     return replace(found, reason=reason, seconds=time.monotonic() - started)
 

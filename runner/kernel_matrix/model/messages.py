@@ -114,10 +114,10 @@ def dumps(value: Any) -> str:
 
 @dataclass(frozen=True)
 class CollectiveSize:
-    """What ranks exchange in one call."""
+    """Kind and size of the collective between the ranks of a call."""
 
     kind: Annotated[CollectiveKind, Column()]
-    """Kind of what ranks exchange in one call."""
+    """Kind of the collective between the ranks of a call."""
     bytes: Annotated[Measured, Column()]
     """Its size as nccl-tests define it: see [bus bandwidth](problems.md#bus-bandwidth)."""
 

@@ -1,4 +1,4 @@
-"""Packed sets: a result folder as one file, a ``tar.xz`` that any tool unpacks and that is read as a hostile one.
+"""Packed sets: a result folder as one file, a ``tar.xz`` that any tool unpacks. The reader trusts nothing in it.
 
 The first file in it, ``set.json``, lists all others. It is compressed apart, so that it can be written last. Equal
 content gives equal bytes: names are sorted, and owners, permissions and times are always the same.
@@ -186,7 +186,7 @@ def _check_room(description: SetDescription, folder: Path) -> None:
 
 
 class _SetReader:
-    """Reader of a packed set that refuses whatever the writer would not have written."""
+    """Reader of a packed set that accepts only what :class:`SetWriter` writes."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path = path
@@ -262,7 +262,7 @@ class _SetReader:
             raise self._refused(f"{DESCRIPTION} contradicts itself: it lists other numbers of files than it says")
 
     def _read_file(self, name: str, said: SetFile) -> bytes:
-        # Whoever writes other headers, such as of links, or of files twice, wrote another archive than was described.
+        # A link, or a file that comes twice, has another header than this.
         if self._take(_BLOCK) != _header(name, said.size_bytes):
             raise self._refused(f"it does not go on with the file {name} as {DESCRIPTION} lists it")
         data = self._take(said.size_bytes)

@@ -517,7 +517,7 @@ def test_room_of_two_ranks_is_that_of_the_fuller_device(two):
     first.take(4.0)
     assert memory.judge == 4 * GIB
     assert memory.room == 2 * (16 - 1 - 4) * GIB
-    assert memory.without_contestants == 2 * 5 * GIB
+    assert memory.judge_and_contexts == 2 * 5 * GIB
 
 
 def test_cap_holds_on_the_device_of_each_rank():

@@ -232,8 +232,8 @@ class SessionMemory:
         return self.ranks * min(device.room for device in self._devices)
 
     @property
-    def without_contestants(self) -> int:
-        """What the judge and all contexts have at most of one device, on as many devices."""
+    def judge_and_contexts(self) -> int:
+        """What judge and contexts have of the device on which they have most, times the number of devices."""
         return self.ranks * max(device.judge + device.contexts for device in self._devices)
 
     def peak(self, name: str) -> int:

@@ -308,7 +308,7 @@ class WorkloadRunner:
         temporaries = self.memory.peak(self._baseline.name) - self._baseline.given_bytes
         lent = sum(sum(client.lent_bytes) for client in self._clients.values())
         taken = sum(self.memory.peak(name) for name in self._clients)
-        own = self.memory.without_contestants + SUPPLIED_SETS * reference.call_bytes
+        own = self.memory.judge_and_contexts + SUPPLIED_SETS * reference.call_bytes
         return own + lent + taken + DOUBLE * temporaries > self.memory.capacity
 
     def _call_rivals(self, reference: ReferenceModel, verifier: Verifier) -> None:

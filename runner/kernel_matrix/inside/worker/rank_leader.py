@@ -208,7 +208,7 @@ class RankLeader:
             number = self._next_readable([n for n in range(len(self._ranks)) if n not in payloads])
             kind, payload = self._received(number)
             if kind is not wanted:
-                self._channel.send(kind, 0, _of_rank(number, payload) if kind is FrameKind.FAILED else payload)
+                self._channel.send(kind, 0, _with_rank(number, payload) if kind is FrameKind.FAILED else payload)
                 return None
             payloads[number] = payload
         return [payloads[number] for number in range(len(self._ranks))]
@@ -242,7 +242,7 @@ class RankLeader:
                     return number
 
 
-def _of_rank(number: int, failed: bytes) -> bytes:
+def _with_rank(number: int, failed: bytes) -> bytes:
     """Return a failure with the number of the rank behind its text."""
     try:
         failure, text = unpack_failed(failed)
