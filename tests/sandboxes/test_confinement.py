@@ -45,6 +45,17 @@ def confining(sandbox: Sandbox) -> Sandbox:
     return sandbox
 
 
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A folder that every user may write."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o777)
+    for parent in (tmp_path, *tmp_path.parents[:2]):
+        parent.chmod(0o755)
+    return folder
+
+
 @pytest.mark.parametrize(
     ("probe", "code", "end_signal"),
     [
@@ -61,17 +72,12 @@ def test_tells_how_it_ended(run: Run, probe: tuple[str, ...], code: int | None, 
     assert (end.killed, end.lost, end.oom_killed) == (False, False, False)
 
 
-def test_pause_stops_all_processes_until_resumed(sandbox: Sandbox, spec: MakeSpec, tmp_path: Path) -> None:
-    folder = tmp_path / "counts"
-    folder.mkdir()
-    folder.chmod(0o777)
-    for parent in (tmp_path, *tmp_path.parents[:2]):
-        parent.chmod(0o755)
+def test_pause_stops_all_processes_until_resumed(sandbox: Sandbox, spec: MakeSpec, shared: Path) -> None:
     plain = spec(sandbox, "count_up", "/counts")
-    counting = replace(plain, mounts=(*plain.mounts, Mount(source=folder, target="/counts", writable=True)))
+    counting = replace(plain, mounts=(*plain.mounts, Mount(source=shared, target="/counts", writable=True)))
 
     def counts() -> dict[str, int]:
-        return {path.name: path.stat().st_size for path in folder.iterdir()}
+        return {path.name: path.stat().st_size for path in shared.iterdir()}
 
     with sandbox.launch(counting) as running:
         assert soon(lambda: len(counts()) == 3 and min(counts().values()) > 0)
@@ -150,6 +156,20 @@ def test_a_fork_bomb_is_bounded_and_leaves_nothing(started: Started) -> None:
         running.kill()
         assert running.wait(20) is not None
     assert survivors("token-bomb") == []
+
+
+def test_tasks_of_other_roles_do_not_count(sandbox: Sandbox, spec: MakeSpec, started: Started, shared: Path) -> None:
+    limits = ResourceLimits(memory_bytes=1 << 30, pids=20)
+    plain = spec(sandbox, "fork_when_told", "/shared", limits=limits)
+    if any("counted per user" in note for note in sandbox.isolation(plain).notes):
+        pytest.skip("this machine has no group that limits tasks")
+    waiting = replace(plain, mounts=(*plain.mounts, Mount(source=shared, target="/shared", writable=True)))
+    with sandbox.launch(waiting) as first, started("fork_bomb", "token-other", limits=limits):
+        assert soon(lambda: len(survivors("token-other")) > 15)
+        (shared / "go").touch()
+        end = first.wait(20)
+    assert end is not None
+    assert end.log_tail == "all started\n"
 
 
 def test_daemons_do_not_outlive_the_role(run: Run) -> None:

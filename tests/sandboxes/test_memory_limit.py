@@ -175,7 +175,7 @@ def test_groups_are_made_where_controller_is(
     (process / "mountinfo").write_text(mounts.format(folder=hierarchy))
     seen = []
 
-    def refuse(_kind: str, parent: Path) -> None:
+    def refuse(_process: Path, _kind: str, parent: Path) -> None:
         seen.append(parent)
         raise OSError(errno.EROFS, "Read-only file system")
 
@@ -203,7 +203,7 @@ def test_groups_of_dead_runners_are_swept() -> None:
         pytest.skip(f"no control groups here: {groups}")
     dead = groups.parent / "kernel-matrix-role-1.1.00000000.dead"
     dead.mkdir()
-    with groups.new_group(1 << 20) as alive:
+    with groups.new_group(1 << 20, 10) as alive:
         assert any(str(dead) in line for line in ProcessSandbox().leftovers())
         assert any(str(dead) in line for line in ProcessSandbox().sweep())
         assert alive.folder.exists()

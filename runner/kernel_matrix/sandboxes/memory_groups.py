@@ -1,4 +1,7 @@
-"""Control groups that limit the memory of all processes of a role together, where this runner can make some."""
+"""Control groups that limit the memory and the number of all tasks of a role, where this runner can make some.
+
+In version 1 of control groups, tasks (processes and threads) have a hierarchy of their own.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,29 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernel_matrix.hosts.process_token import orphaned_folders, owner_in_name
 from kernel_matrix.sandboxes.control_groups import VERSION_1, VERSION_2, groups_of, read
 
 _PREFIX = "kernel-matrix-role-"
+_PROCESSES = "cgroup.procs"
 
+_MOST_TASKS = "pids.max"
+"""File of a group with the largest number of its tasks."""
 _SETTINGS = {
     # "memsw", memory and swap together, exists only where the kernel counts swap.
     VERSION_1: {"memory.limit_in_bytes": "{limit}", "memory.memsw.limit_in_bytes": "{limit}"},
-    VERSION_2: {"memory.max": "{limit}", "memory.swap.max": "0", "memory.oom.group": "1"},
+    VERSION_2: {"memory.max": "{limit}", "memory.swap.max": "0", "memory.oom.group": "1", _MOST_TASKS: "{pids}"},
 }
 """Type of the file system → file → what is written into it; all but the first may be absent."""
 
 EVENTS = {VERSION_1: "memory.oom_control", VERSION_2: "memory.events"}
 """Type of the file system → file with the number of processes killed for memory, ``oom_kill N``."""
 
-_TRIED_BYTES = 1 << 40  # limit of a group that is made only to see whether it can be
+_TRIED_BYTES, _TRIED_PIDS = 1 << 40, 1 << 10  # limits of a group that is made only to see whether it can be
 _REMOVAL_S, _REMOVAL_PAUSE_S = 2.0, 0.01
 
 
@@ -38,6 +44,17 @@ class MemoryGroup:
     """Its file that counts the processes that were killed for memory."""
     joining_fd: int
     """Its list of processes, open: a process that writes 0 joins the group."""
+    tasks: Path | None = None
+    """The group that limits the number of tasks; None if it is this one, or none does."""
+
+    def take_launcher(self, pid: int) -> None:
+        """Limit the number of tasks that the launcher ``pid``, which has started nothing yet, will have.
+
+        Raises:
+            OSError: If that is not possible.
+        """
+        if self.tasks is not None:
+            (self.tasks / _PROCESSES).write_text(str(pid), encoding="ascii")
 
     def oom_kills(self) -> int:
         """Return the number of processes of the group that the kernel has killed for memory."""
@@ -50,32 +67,46 @@ class MemoryGroups:
 
     parent: Path
     settings: Mapping[str, str]
-    """File of a group → what limits it, with ``{limit}`` for the bytes; in the order of writing."""
+    """File of a group → what limits it, ``{limit}`` being the bytes and ``{pids}`` the tasks; written in this order."""
     events: str
     """File of a group that counts the processes that were killed for memory."""
+    tasks_parent: Path | None = None
+    """In version 1 the group below which each role gets one that limits the number of its tasks."""
+
+    @property
+    def limit_tasks(self) -> bool:
+        """True if groups limit the number of tasks too."""
+        return self.tasks_parent is not None or _MOST_TASKS in self.settings
 
     @contextmanager
-    def new_group(self, limit_bytes: int) -> Iterator[MemoryGroup]:
-        """Make an empty group with a limit; remove it when the context ends, by which its processes must have ended.
+    def new_group(self, limit_bytes: int, pids: int, outer_tasks: int = 1) -> Iterator[MemoryGroup]:
+        """Make an empty group with limits; remove it when the context ends, by which its processes must have ended.
+
+        Args:
+            limit_bytes: Most memory, with swap, of all processes together.
+            pids: Most processes and threads.
+            outer_tasks: How many more the launcher is, with what it starts before the role's own first process. In
+                version 1 they count, because the launcher joins before it starts anything.
 
         Raises:
             OSError: If that is not possible.
         """
-        folder = _make_folder(self.parent)
-        try:
+        with ExitStack() as stack:
+            folder = stack.enter_context(_new_folder(self.parent))
             for name, text in self.settings.items():
-                (folder / name).write_text(text.format(limit=limit_bytes), encoding="ascii")
-            joining_fd = os.open(folder / "cgroup.procs", os.O_WRONLY)
-            try:
-                yield MemoryGroup(folder, self.events, joining_fd)
-            finally:
-                os.close(joining_fd)
-        finally:
-            _remove(folder)
+                (folder / name).write_text(text.format(limit=limit_bytes, pids=pids), encoding="ascii")
+            tasks = None
+            if self.tasks_parent is not None:
+                tasks = stack.enter_context(_new_folder(self.tasks_parent))
+                (tasks / _MOST_TASKS).write_text(str(pids + outer_tasks), encoding="ascii")
+            joining_fd = os.open(folder / _PROCESSES, os.O_WRONLY)
+            stack.callback(os.close, joining_fd)
+            yield MemoryGroup(folder, self.events, joining_fd, tasks)
 
     def orphans(self) -> Sequence[Path]:
         """Return the groups of dead runners."""
-        return orphaned_folders(_PREFIX, self.parent)
+        parents = (self.parent, self.tasks_parent)
+        return [folder for parent in parents if parent is not None for folder in orphaned_folders(_PREFIX, parent)]
 
 
 def count_oom_kills(events: Path) -> int:
@@ -89,7 +120,7 @@ def find_memory_groups(process: Path = Path("/proc/self")) -> MemoryGroups | str
     reasons = []
     for kind, folder in _places(process):
         try:
-            return _try(kind, folder)
+            return _try(process, kind, folder)
         except OSError as error:  # noqa: PERF203  # there are three places at most
             reasons.append(f"{folder}: {error.strerror}")
     return "; ".join(reasons) or "no control group with the memory controller is mounted"
@@ -108,27 +139,43 @@ def _places(process: Path) -> Iterator[tuple[str, Path]]:
                 yield kind, place
 
 
-def _try(kind: str, parent: Path) -> MemoryGroups:
-    """Make a group, limit it and remove it.
+def _try(process: Path, kind: str, parent: Path) -> MemoryGroups:
+    """Make a group, limit it and remove it; with one for tasks beside it, if that is possible and needed.
 
     Raises:
         OSError: If that is not possible.
     """
-    folder = _make_folder(parent)
-    try:
+    with _new_folder(parent) as folder:
         needed, *others = _SETTINGS[kind]
         present = [needed, *(name for name in others if (folder / name).exists())]
-    finally:
-        _remove(folder)
     found = MemoryGroups(parent, {name: _SETTINGS[kind][name] for name in present}, EVENTS[kind])
-    with found.new_group(_TRIED_BYTES):
+    with found.new_group(_TRIED_BYTES, _TRIED_PIDS):
+        pass
+    if found.limit_tasks:
         return found
+    for tasks_parent in _places_for_tasks(process):
+        with suppress(OSError):
+            both = replace(found, tasks_parent=tasks_parent)
+            with both.new_group(_TRIED_BYTES, _TRIED_PIDS):
+                return both
+    return found
 
 
-def _make_folder(parent: Path) -> Path:
+def _places_for_tasks(process: Path) -> Iterator[Path]:
+    """Yield the group of ``process`` in the hierarchy of version 1 that limits the number of tasks."""
+    for kind, mounted_at, path in groups_of(process, "pids", process):
+        if kind == VERSION_1:
+            yield mounted_at if path.startswith("..") else mounted_at / path
+
+
+@contextmanager
+def _new_folder(parent: Path) -> Iterator[Path]:
     folder = parent / f"{_PREFIX}{owner_in_name(os.getpid())}{secrets.token_hex(4)}"
     folder.mkdir()
-    return folder
+    try:
+        yield folder
+    finally:
+        _remove(folder)
 
 
 def _remove(folder: Path) -> None:

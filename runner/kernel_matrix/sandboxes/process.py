@@ -24,7 +24,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -78,7 +78,7 @@ class Confinement:
     unfiltered: str = ""
     """Reason why system calls are not filtered; empty if they are."""
     groups: MemoryGroups | None = None
-    """Place for control groups that limit memory; ``None`` if there is none."""
+    """Place for control groups that limit memory and tasks; ``None`` if there is none."""
     ungrouped: str = ""
     """Reason why there is none."""
     unrestricted: str = ""
@@ -93,6 +93,16 @@ class Confinement:
     def uses_landlock(self) -> bool:
         """Landlock restricts the role's files."""
         return not (self.is_private or self.unrestricted)
+
+    @property
+    def reaches_files_of_runner(self) -> bool:
+        """The role can write to everything that the runner can write to, its control groups included."""
+        return not (self.is_private or self.other_user or self.uses_landlock)
+
+    @property
+    def limits_tasks_by_group(self) -> bool:
+        """A control group limits the number of the role's tasks; without one, they are counted per user."""
+        return self.groups is not None and self.groups.limit_tasks and not self.reaches_files_of_runner
 
     @property
     def reaches_network(self) -> bool:
@@ -222,7 +232,9 @@ class ProcessSandbox:
         with ExitStack() as stack:
             stage = stack.enter_context(_stage(spec, level))
             group = stack.enter_context(_memory_group(spec, level))
-            running = SupervisedProcess(spec.role, group or _memory_watch(spec, level))
+            running = SupervisedProcess(
+                spec.role, group or _memory_watch(spec, level), may_leave_group=level.reaches_files_of_runner
+            )
             stack.callback(running.close)
             running.start(_make_request(spec, tree(spec, stage), level, stage))
             yield running
@@ -300,7 +312,9 @@ def _notes(level: Confinement) -> Iterator[str]:
         yield f"system calls are not filtered: {level.unfiltered}"
     if not level.groups:
         yield f"the memory of all processes together is summed at intervals, without a control group: {level.ungrouped}"
-    if level.namespaces != confine.USER or not confine.counts_tasks_per_namespace():
+    if not level.limits_tasks_by_group and (
+        level.namespaces != confine.USER or not confine.counts_tasks_per_namespace()
+    ):
         yield "processes are counted per user: others of the same user count too"
     if not level.is_private:
         if level.reaches_network:
@@ -331,7 +345,7 @@ def _make_request(spec: RoleSpec, tree: RoleTree, level: Confinement, stage: Pat
         parent=os.getpid(),
         namespaces=level.namespaces,
         limits={"CORE": 0, "NOFILE": limits.open_files, "FSIZE": limits.file_bytes, "DATA": limits.memory_bytes},
-        pids=limits.pids,
+        pids=None if level.limits_tasks_by_group else limits.pids,
         uid=spec.uid if level.other_user or level.namespaces == confine.USER else None,
         groups=_gpu_access(spec).groups,
         root=str(stage / "root") if private else "",
@@ -379,10 +393,15 @@ def _memory_group(spec: RoleSpec, level: Confinement) -> Iterator[MemoryGroup | 
     """
     with ExitStack() as stack:
         try:
-            group = stack.enter_context(level.groups.new_group(spec.limits.memory_bytes)) if level.groups else None
+            group = stack.enter_context(_new_group(level.groups, spec, level)) if level.groups else None
         except OSError as error:
             raise SandboxError(f"cannot make a control group for the {spec.role.value}: {error}") from error
         yield group
+
+
+def _new_group(groups: MemoryGroups, spec: RoleSpec, level: Confinement) -> AbstractContextManager[MemoryGroup]:
+    outer_tasks = 2 if level.is_private else 1  # the launcher, and process 1 of the role's namespace
+    return groups.new_group(spec.limits.memory_bytes, spec.limits.pids, outer_tasks)
 
 
 def _memory_watch(spec: RoleSpec, level: Confinement) -> MemoryWatch | None:

@@ -25,7 +25,7 @@ from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import ProcessExit
 from kernel_matrix.sandboxes.memory_groups import MemoryGroup
 from kernel_matrix.sandboxes.memory_watch import MemoryWatch
-from kernel_matrix.sandboxes.process_tree import continue_below, stop_below
+from kernel_matrix.sandboxes.process_tree import processes_below, processes_in, resume, stop
 from kernel_matrix.sandboxes.role_environment import PACKAGE_FOLDER, LogTail
 
 _log = logging.getLogger(__name__)
@@ -45,10 +45,19 @@ def launcher() -> tuple[str, ...]:
 class SupervisedProcess:
     """Process of one role. A thread reads the role's output and the launcher's report until both end."""
 
-    def __init__(self, role: Role, memory: MemoryGroup | MemoryWatch | None = None) -> None:
-        """Create the process of ``role``; ``memory`` limits the memory of everything that it starts together."""
+    def __init__(
+        self, role: Role, memory: MemoryGroup | MemoryWatch | None = None, *, may_leave_group: bool = False
+    ) -> None:
+        """Create the process of ``role``.
+
+        Args:
+            role: The role.
+            memory: What limits the memory of everything that it starts together.
+            may_leave_group: True if its processes have the right to leave their control group.
+        """
         self._role = role
         self._group = memory if isinstance(memory, MemoryGroup) else None
+        self._may_leave_group = may_leave_group
         self._watch = memory if isinstance(memory, MemoryWatch) else None
         self._first: int | None = None
         self._next_look = 0.0
@@ -74,6 +83,8 @@ class SupervisedProcess:
         joining_fd = -1 if self._group is None else self._group.joining_fd
         try:
             self._process = self._popen([fd for fd in (write_end, joining_fd) if fd >= 0])
+            if self._group is not None:
+                self._group.take_launcher(self._process.pid)  # it waits for the request
         except OSError as error:
             report.close()
             raise SandboxError(f"cannot start {sys.executable}: {error}") from error
@@ -91,13 +102,20 @@ class SupervisedProcess:
         """Stop the role and everything that it started, but not its launcher, which must be able to kill them."""
         if self._process is not None and not self._ended.done():
             self._stopped = None  # if not all of them stop, they are looked for again
-            self._stopped = stop_below(self._process.pid)
+            self._stopped = stop(self._processes)
 
     def resume(self) -> None:
         """Let the role and everything that it started run on."""
         if self._process is not None and not self._ended.done():
-            continue_below(self._process.pid, self._stopped)
+            resume(self._processes, self._stopped)
             self._stopped = None
+
+    def _processes(self) -> Iterator[tuple[int, str]]:
+        """Yield process id and state of all in its control group, if they cannot leave it, else of all below the launcher."""
+        if self._group is not None and not self._may_leave_group:
+            yield from processes_in(self._group.folder)
+        elif self._process is not None:
+            yield from processes_below(self._process.pid)
 
     def wait(self, timeout_s: float) -> ProcessExit | None:
         """Return how the role ended, or ``None`` if it still runs after ``timeout_s``."""

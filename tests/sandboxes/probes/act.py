@@ -94,6 +94,16 @@ def fork_bomb(*_token):
             os.write(refill, bytes(1))
 
 
+def fork_when_told(folder):
+    """Start ten processes once there is a file ``go``, and say whether that worked."""
+    while not Path(folder, "go").exists():
+        time.sleep(0.01)
+    for _ in range(10):
+        if os.fork() == 0:
+            time.sleep(60)
+    print("all started")
+
+
 def leave_daemons(*_token):
     """Start processes that try to outlive this one, and end."""
     for _ in range(3):
