@@ -54,9 +54,19 @@ PER_SET = 2 * (512 + 2048 + 512)  # 8 × 64 numbers with a guard on either side,
 EXPECTED_BYTES, TEMPORARY_BYTES = 10_000, 1_000
 
 
-def prepared(call_ns, *, free=None, slowest_ns=0, contestants=2, draw=lambda: torch.zeros(8, 64), capture=cpu.capture):
+def prepared(
+    call_ns,
+    *,
+    free=None,
+    slowest_ns=0,
+    contestants=2,
+    draw=lambda: torch.zeros(8, 64),
+    capture=cpu.capture,
+    pool_bytes=0,
+):
     """Make batches of calls on 8 × 64 numbers."""
-    platform = SimpleNamespace(**{**vars(cpu), "free_bytes": lambda: free, "capture": capture})
+    changed = {"free_bytes": lambda: free, "capture": capture, "pool_bytes": lambda _outputs, _calls: pool_bytes}
+    platform = SimpleNamespace(**{**vars(cpu), **changed})
     reference = SimpleNamespace(
         platform=platform,
         ranks=1,
@@ -110,6 +120,19 @@ def test_batches_of_no_room_for_two_sets_are_none():
         assert prepared(1_000, free=least, contestants=contestants)._layout.sets == 2
         with pytest.raises(NoBatchesError):
             prepared(1_000, free=least - 1, contestants=contestants)
+
+
+@pytest.mark.parametrize(
+    ("pool_bytes", "free", "room"),
+    [
+        (5_000, None, 5_000 + 2 * TEMPORARY_BYTES),
+        (5_000, 10 << 20, 5_000 + 2 * TEMPORARY_BYTES),
+        (4 << 20, 10 << 20, 0),
+        (0, None, 0),
+    ],
+)
+def test_outputs_in_place_have_room_for_temporaries(pool_bytes, free, room):
+    assert prepared(1_000, free=free, pool_bytes=pool_bytes)._layout.room_in_place == room
 
 
 @pytest.mark.parametrize("sets", [18, 96, MOST_SETS])

@@ -46,8 +46,8 @@ LONG_NS = 20_000_000
 LONGEST_NS = 300_000_000
 """The slowest contestant's long batch takes about this long at most; it may be hundreds of times slower than others."""
 CAPTURED_BELOW_NS = 1_000_000
-"""Calls shorter than this are captured. Launching a Triton kernel from Python takes 100 to 250 µs on a slow host, and calls
-of about that length took 3 to 5 % longer back to back than in a graph."""
+"""Calls shorter than this are captured. Launching a Triton kernel from Python takes 100 to 250 µs on a slow host, and
+calls of about that length took 3 to 5 % longer back to back than in a graph."""
 MOST_BYTES = 12 << 30
 """The sets of one batch take at most this many bytes, or two sets whatever they take."""
 MOST_SHARE = 6
@@ -356,6 +356,8 @@ class Batches:
         layout = self._layout
         sizes = [[nbytes for nbytes, _ in layout.output_sizes(rank)] for rank in range(layout.ranks)]
         room = max(self._platform.pool_bytes(of_rank, layout.sets) for of_rank in sizes)
+        if room:  # twice, since a freed temporary may be too small for the next one, or be cut for an output
+            room += 2 * self._reference.temporary_bytes
         free = self._platform.free_bytes()
         fits = free is None or room * layout.ranks <= free // self._copies
         return room if fits and layout.sets * len(layout.outputs) <= MOST_PLACES else 0
