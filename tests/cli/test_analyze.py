@@ -138,6 +138,13 @@ def test_columns_and_order_are_those_asked_for(lab):
     assert (wrong.returncode, "did you mean 'cells'?" in wrong.stderr) == (2, True)
 
 
+def test_markdown_has_a_blank_line_before_each_table(lab):
+    lines = asked(lab, "gpus", "one", "--format", "markdown").stdout.splitlines()
+    titles = [number for number, line in enumerate(lines) if line.startswith("**")]
+    assert len(titles) > 1
+    assert all(not lines[number - 1] and not lines[number + 1] for number in titles[1:])
+
+
 def test_columns_are_explained_where_that_is_asked(lab):
     assert "correct_rate: share of counted cells that passed" in asked(lab, "scores", "one", "--explain").stdout
     assert "correct_rate: " not in asked(lab, "scores", "one").stdout

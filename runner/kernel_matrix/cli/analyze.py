@@ -12,8 +12,8 @@ import typer
 from kernel_matrix.api.wording import printable
 from kernel_matrix.cli.opened_tables import opened
 from kernel_matrix.cli.options import Filter, Folders
-from kernel_matrix.cli.output import console, print_json
-from kernel_matrix.cli.table_options import ALL_COLUMNS, TableOptions, split_list, table_verb
+from kernel_matrix.cli.output import console, print_json, write_line
+from kernel_matrix.cli.table_options import ALL_COLUMNS, TableFormat, TableOptions, split_list, table_verb
 from kernel_matrix.cli.table_writer import TableColumn, write_table
 from kernel_matrix.errors import UsageError, suggestion
 
@@ -123,7 +123,9 @@ def _write(
     if table.for_people:
         _print(answers, replace(table, limit=table.limit or _ROWS), explain=explain)
     else:
-        for answer in answers:
+        for number, answer in enumerate(answers):
+            if number and table.format is TableFormat.MARKDOWN:
+                write_line("")  # it would belong to the table before
             write_table(*_table(answer), table, title=answer.title if len(answers) > 1 else "", checked=True)
 
 

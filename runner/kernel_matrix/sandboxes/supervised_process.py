@@ -111,7 +111,7 @@ class SupervisedProcess:
             self._stopped = None
 
     def _processes(self) -> Iterator[tuple[int, str]]:
-        """Yield process id and state of all in its control group, if they cannot leave it, else of all below the launcher."""
+        """Yield process id and state of all in the control group, if they cannot leave it, else below the launcher."""
         if self._group is not None and not self._may_leave_group:
             yield from processes_in(self._group.folder)
         elif self._process is not None:
