@@ -43,6 +43,7 @@ _USUAL: Mapping[str, Any] = {
     "baseline_samples": 50,
     "spread_within": 0.005,
     "verdict": "faster",
+    "session_verdict": "faster",
     "grade": "A",
     "hostname": "node1",
     "host_id": "host1",

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from scipy.stats import t
+from scipy.stats import binomtest, t
 
-from kernel_matrix.analysis.quantiles import of_degrees, of_sessions
+from kernel_matrix.analysis.quantiles import of_degrees, of_sessions, wilson
 from kernel_matrix.measure.intervals import t_quantile
 
 
@@ -35,3 +35,11 @@ def test_quantiles_of_any_degrees_are_those_of_student():
     degrees = [2.0, 3.7, 50.0, 1e9, math.inf]
     found = pl.DataFrame({"n": degrees}).select(of_degrees(pl.col("n")))["n"]
     assert found.to_list() == pytest.approx([t.ppf(0.975, each) for each in degrees], rel=1e-4)
+
+
+@pytest.mark.parametrize(("good", "count"), [(0, 4), (3, 7), (50, 50)])
+def test_wilson_is_the_interval_of_scipy(good, count):
+    low, high = wilson(pl.col("share"), pl.col("count"))
+    found = pl.DataFrame({"share": [good / count], "count": [count]}).select(low=low, high=high).row(0)
+    wanted = binomtest(good, count).proportion_ci(method="wilson")
+    assert found == pytest.approx((wanted.low, wanted.high))

@@ -15,7 +15,11 @@ def test_a_name_given_twice_is_one_name(question):
         for night in range(2)
         for ranks in (1, 2)
         for row in over_sessions(
-            [(200.0, 100.0), (201.0, 99.0 + night)], gpu=gpu, night=night, ranks=ranks, cell_id=f"{gpu} {ranks}"
+            [(200.0, 100.0), (201.0, 99.0 + night), (200.0, 101.0)],
+            gpu=gpu,
+            night=night,
+            ranks=ranks,
+            cell_id=f"{gpu} {ranks}",
         )
     )
     by = ("category", "dtype")

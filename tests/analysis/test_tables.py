@@ -61,6 +61,15 @@ def test_verdicts_that_the_audit_withholds_are_inconclusive(tmp_path):
     ]
 
 
+def test_verdicts_of_single_sessions_are_withheld_too(tmp_path):
+    names = ("session_verdict", "session_verdict_reason")
+    known, none = dict(zip(names, ("slower", "beyond_floor"), strict=True)), dict.fromkeys(names)
+    rows = [cell(session=0, **VERDICT, **known), cell(session=1, **VERDICT, **none), cell(candidate="b", **known)]
+    folder = objecting(write(tmp_path / "audited", rows), (0, "default", ["one"]))
+    found = open_tables([folder]).cells.select(names).collect().rows()
+    assert found == [("inconclusive", "audit_objects"), (None, None), ("slower", "beyond_floor")]
+
+
 def test_an_audit_without_objections_changes_nothing(tmp_path):
     folder = objecting(write(tmp_path / "audited", [cell(**VERDICT)]))
     assert open_tables([folder]).cells.select(*VERDICT).collect().rows() == [tuple(VERDICT.values())]

@@ -199,7 +199,10 @@ def test_enum_columns_hold_exactly_the_words_of_the_vocabulary() -> None:
         ("tier", enums.Tier),
     ):
         assert CELLS[column] == pl.Enum([m.value for m in kind])
-    for column, kind in (("verdict", enums.Verdict), ("grade", enums.Grade)):
+    for column, kind in (
+        *(("verdict", enums.Verdict), ("session_verdict", enums.Verdict), ("grade", enums.Grade)),
+        *((name, enums.VerdictReason) for name in ("verdict_reason", "session_verdict_reason")),
+    ):
         assert CELLS[column] == pl.Enum([m.value for m in kind])
     contestants = load_schema("record")["$defs"]["block"]["properties"]["contestant"]["enum"]
     assert TABLES["samples"]["contestant"] == pl.Enum(contestants[1:])

@@ -76,6 +76,21 @@ def test_one_session_has_a_verdict_and_no_interval() -> None:
     assert "verdict_low" not in row
 
 
+def test_each_session_has_a_verdict_of_its_own() -> None:
+    told = rows(record(timed(0, 10_000, 20_000), timed(1, 10_000, 10_200), timed(2, 10_000, 8_000)))
+    assert [(row["session_verdict"], row["session_verdict_reason"]) for row in told] == [
+        *(("faster", "beyond_floor"), ("inconclusive", "one_session"), ("slower", "beyond_floor")),
+    ]
+    assert {row["verdict"] for row in told} == {"inconclusive"}
+
+
+def test_session_without_baseline_has_no_verdict() -> None:
+    alone = (workload(blocks=(block(Role.CANDIDATE, 0, (10_000,) * 10),)),)
+    told = rows(record(timed(0, 10_000, 20_000), session(1, workloads=alone), timed(2, 10_000, 20_000)))
+    assert [row.get("session_verdict") for row in told] == ["faster", None, "faster"]
+    assert {row["verdict_sessions"] for row in told} == {2}
+
+
 def test_clocks_that_nothing_held_cost_the_best_grade() -> None:
     unlocked = replace(HOST, clock_state="unlocked")
     found = judged(record(timed(0, 10_000, 20_000), timed(1, 10_000, 20_000), host=unlocked))["default"]
@@ -113,7 +128,7 @@ def test_machine_drift_costs_a_grade_and_is_not_code_drift() -> None:
 )
 def test_speeds_that_say_nothing_are_not_judged(one: Record) -> None:
     assert judged(one) == {}
-    assert all("verdict" not in row and "grade" not in row for row in rows(one))
+    assert all(not {"verdict", "session_verdict", "grade"} & set(row) for row in rows(one))
 
 
 def test_judge_without_baseline_gives_a_grade_and_no_verdict() -> None:

@@ -20,6 +20,14 @@ def normal_quantile() -> float:
     return float(ndtri((1 + LEVEL) / 2))
 
 
+def wilson(share: pl.Expr, count: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """Compute the bounds of Wilson's interval of a ``share`` of ``count`` independent ones (JASA 22, 1927)."""
+    z2 = normal_quantile() ** 2
+    middle = (share + z2 / (2 * count)) / (1 + z2 / count)
+    half = (z2 * (share * (1 - share) / count + z2 / (4 * count**2))).sqrt() / (1 + z2 / count)
+    return (middle - half).clip(0.0), (middle + half).clip(upper_bound=1.0)
+
+
 def of_sessions(count: pl.Expr) -> pl.Expr:
     """Compute Student's quantile for the mean of ``count`` sessions; fewer than two have none."""
     return count.map_batches(_of_counts, pl.Float64, is_elementwise=True)

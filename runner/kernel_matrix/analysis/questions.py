@@ -63,6 +63,7 @@ QUESTIONS: Registry[Ask] = Registry(
         "scaling": "kernel_matrix.analysis.scaling:scaling",
         "sensitivity": "kernel_matrix.analysis.sensitivity:sensitivity",
         "variance": "kernel_matrix.analysis.variance:variance",
+        "sessions": "kernel_matrix.analysis.session_counts:session_counts",
         "attribution": "kernel_matrix.analysis.attribution:attribution",
         "code": "kernel_matrix.analysis.source_code:code",
         "builds": "kernel_matrix.analysis.builds:builds",

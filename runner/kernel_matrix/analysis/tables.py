@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from kernel_matrix.analysis.withheld_verdicts import inconclusive
+from kernel_matrix.analysis.withheld_verdicts import inconclusive, session_inconclusive
 from kernel_matrix.errors import StoreError
 from kernel_matrix.model.enums import VerdictReason
 from kernel_matrix.results.schema import (
@@ -77,6 +77,7 @@ def _withhold_verdicts(cells: pl.LazyFrame, objections: pl.DataFrame) -> pl.Lazy
         cells.join(counts, on=["record", "workload"], how="left", nulls_equal=True, maintain_order="left")
         .with_columns(
             **inconclusive(withheld, VerdictReason.AUDIT_OBJECTS, pl.col("_objecting")),
+            **session_inconclusive(withheld & pl.col("session_verdict").is_not_null(), VerdictReason.AUDIT_OBJECTS),
             verdict_chance=pl.when(~withheld).then("verdict_chance"),
         )
         .drop("_objecting")

@@ -28,6 +28,7 @@ ABOUT: Final = {
     "scaling": "how times and bandwidths change with the number of ranks that make a call together",
     "sensitivity": "what another dtype or toolchain does to times and verdicts",
     "variance": "where a time's noise comes from, and how many sessions a wanted precision needs",
+    "sessions": "what fewer sessions would have said: wrong and undecided verdicts, and how far speed-ups are off",
     "attribution": "how much of correctness and speed-up category, method, GPU, toolchain and dtype explain",
     "code": "how large and complex sources are, and whether that goes with correctness and speed",
     "builds": "what compilers made of candidates on every kind of GPU: registers, spills, instructions, occupancy",

@@ -7,7 +7,7 @@ are not surely slower. *Surely* is by the 95 % interval of the difference; witho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Final
@@ -17,7 +17,7 @@ import polars as pl
 
 from kernel_matrix.analysis.mean_ratios import LogRatios, mean_ratios
 from kernel_matrix.analysis.outcomes import ordinary
-from kernel_matrix.analysis.quantiles import of_degrees
+from kernel_matrix.analysis.quantiles import of_degrees, wilson
 from kernel_matrix.analysis.standings import Standing, standings
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import NothingSelectedError
@@ -155,22 +155,15 @@ def _rank_methods(rows: pl.DataFrame) -> pl.DataFrame:
     speeds = means.select(
         pl.col("slice").cast(pl.UInt32).alias("method"), pl.col("ratio").alias("speedup"), "low", "high"
     )
+    low, high = wilson(pl.col("correct_rate"), pl.col("candidates"))
     return (
         chosen.join(numbered, on=_METHOD)
         .join(speeds, on="method", how="left")
         .join(_method_ranges(timed, numbered.height), on="method", how="left")
-        .with_columns(_wilson())
+        .with_columns(correct_low=low, correct_high=high)
         .sort("speedup", *_METHOD, descending=[True, False, False], nulls_last=True)
         .select(pl.col(name).cast(dtype) for name, dtype in METHODS.items())
     )
-
-
-def _wilson() -> Sequence[pl.Expr]:
-    """Compute Wilson's interval of ``correct_rate`` over ``candidates``."""
-    z2, count, share = 1.96**2, pl.col("candidates"), pl.col("correct_rate")
-    middle = (share + z2 / (2 * count)) / (1 + z2 / count)
-    half = (z2 * (share * (1 - share) / count + z2 / (4 * count**2))).sqrt() / (1 + z2 / count)
-    return (middle - half).clip(0.0).alias("correct_low"), (middle + half).clip(upper_bound=1.0).alias("correct_high")
 
 
 def _method_ranges(timed: pl.DataFrame, methods: int) -> pl.DataFrame:

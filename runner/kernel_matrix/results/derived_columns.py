@@ -131,6 +131,10 @@ class WorkloadColumns:
     """Median of `eager` ÷ median of the candidate; of claimed times at most `speedup_limit`; `None` unless the workload
     passed, and for interpreted kernels.
     """
+    session_verdict: Verdict | None
+    """Result of the comparison with `eager` by this session alone; `verdict` is that of all sessions."""
+    session_verdict_reason: VerdictReason | None
+    """Reason of `session_verdict`; see [verdicts](#verdicts)."""
     rival_speedups: Annotated[Mapping[str, float], _per_rival("speedup_over_{}")]
     """Median of this further baseline ÷ median of the candidate."""
     flops_per_s: float | None

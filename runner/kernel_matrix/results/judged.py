@@ -33,6 +33,8 @@ class WorkloadJudgement:
     eager_ns: float | None
     comparison: SpeedupVerdict | None
     """Comparison with eager; ``None`` if eager was not timed."""
+    alone: Mapping[int, SpeedupVerdict | None]
+    """Session → the same by this session alone."""
     graded: GradedTime
     spread_between: float | None
     machine_drift: float | None
@@ -45,6 +47,7 @@ class WorkloadJudgement:
 class _Session:
     """Times, anchors and energies of one session."""
 
+    number: int
     times: WorkloadTimes
     median_ns: float
     anchors: list[Anchor]
@@ -107,7 +110,7 @@ def _timed(session: Mapping[str, Any], times: Sessions) -> dict[str, _Session]:
         name = workload["name"]
         its_times = times[session["session"], name]
         if median_ns := its_times.time_ns(CANDIDATE):
-            found[name] = _Session(its_times, median_ns, anchors, energy_ratio(workload))
+            found[name] = _Session(session["session"], its_times, median_ns, anchors, energy_ratio(workload))
     return found
 
 
@@ -117,10 +120,12 @@ def _judgement(sessions: list[_Session], trust: _Trust) -> WorkloadJudgement:
     between = spread_between(medians)
     energies = [session.energy.estimate for session in sessions if session.energy is not None]
     drift = machine_drift([anchor for session in sessions for anchor in session.anchors])
+    alone = {session.number: compare_sessions([session.times]) for session in sessions}
     return WorkloadJudgement(
         candidate_ns=median(medians),
         eager_ns=median(eager) if eager else None,
-        comparison=compare_sessions([session.times for session in sessions]),
+        comparison=alone[sessions[0].number] if len(sessions) == 1 else compare_sessions([s.times for s in sessions]),
+        alone=alone,
         graded=grade(
             sessions=len(sessions),
             within=_worst_within(sessions),

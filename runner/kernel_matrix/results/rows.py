@@ -20,6 +20,7 @@ from kernel_matrix.measure.energy import energy_ratio, joules_per_call
 from kernel_matrix.measure.grade import spread_within
 from kernel_matrix.measure.roofline import Work, roofline
 from kernel_matrix.measure.timed import CANDIDATE, EAGER, WorkloadTimes
+from kernel_matrix.measure.verdict import SpeedupVerdict
 from kernel_matrix.model.enums import CollectiveKind, Fault, Role, Status
 from kernel_matrix.model.instants import parse_instant
 from kernel_matrix.model.messages import INTERPRETED, SessionReport, WorkloadReport
@@ -86,7 +87,8 @@ def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) ->
     if run is not None:
         common |= _read_run(run)
     times = times_of(record)
-    judgements = {name: _judgement(found) for name, found in judge(record, times).items()}
+    judged = judge(record, times)
+    of_workloads = {name: _judgement(found) for name, found in judged.items()}
     for session in record["sessions"] or (None,):
         inside = common
         if session:
@@ -95,8 +97,9 @@ def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) ->
             if session and workload:
                 name = workload["name"]
                 seen = _workload(workload, times[session["session"], name], inside)
-                labels = list(labels_of_row(session, workload))
-                yield {**inside, **seen, **judgements.get(name, {}), "labels": labels}
+                if name in judged:
+                    seen |= of_workloads[name] | _alone(judged[name].alone.get(session["session"]))
+                yield {**inside, **seen, "labels": list(labels_of_row(session, workload))}
             else:
                 yield inside
 
@@ -230,6 +233,11 @@ def _energy(workload: Mapping[str, Any]) -> Row:
             "flops_per_joule": workload["flops"] / ours.estimate if workload["flops"] and ours.estimate else None,
         }
     return row
+
+
+def _alone(found: SpeedupVerdict | None) -> Row:
+    """Return the verdict of one session."""
+    return {"session_verdict": found.verdict.value, "session_verdict_reason": found.reason.value} if found else {}
 
 
 def _judgement(found: WorkloadJudgement) -> Row:
