@@ -6,6 +6,7 @@ Not a benchmark of its own: those beside it import it.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from kernel_matrix.results.reading import read_record
 from kernel_matrix.results.record import Record, record_from_json
@@ -44,6 +46,14 @@ def head(name: str, arguments: argparse.Namespace) -> str:
     environment = f'{{ name = "here", environment = "{arguments.environment}" }}'
     toolchain = environment if arguments.environment else IMAGE
     return f'name = "{name}"\ndtypes = ["fp32"]\ngpus = [{gpu}]\ntoolchains = [{toolchain}]\n'
+
+
+def cpu_head(name: str) -> str:
+    """First lines of a matrix: single precision, on the CPU, in the Python environment of this process."""
+    return (
+        f'name = "{name}"\ndtypes = ["fp32"]\ngpus = [{{ name = "cpu", platform = "cpu" }}]\n'
+        'toolchains = [{ name = "here", environment = "auto", platform = "cpu" }]\n'
+    )
 
 
 def operators_matrix(name: str, arguments: argparse.Namespace, protocol: str) -> str:
@@ -91,3 +101,13 @@ def records(results: Path) -> list[Record]:
     """All records below ``results``, in the order in which their cells began."""
     found = [record_from_json(read_record(path)) for path in results.glob("*/records/*.json")]
     return sorted(found, key=lambda record: record.host.started_at)
+
+
+def load_module(path: Path) -> Any:
+    """Import a problem or a candidate by its path."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{path} is no module")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -20,6 +20,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest.mock import MagicMock
 
+from kernel_matrix.model.enums import Language
+from kernel_matrix.sources.reference_module import detect_language
+
 UNNEEDED = ("dotenv", "litellm", "openai", "requests", "tqdm")
 PATIENCE_S = 300.0
 GIB = 1 << 30
@@ -32,7 +35,10 @@ def main() -> int:
     parser.add_argument("--select", nargs="+", metavar="GLOB", default=["level1/*"], help="problems")
     parser.add_argument("--memory-gib", type=float, help="memory of the device that the evaluator may use")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--candidate", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.candidate is not None:
+        return judge_candidate(arguments.kernelbench, arguments.one, arguments.candidate)
     if arguments.one is not None:
         return judge_one(arguments.kernelbench, arguments.one, arguments.memory_gib)
     found: Counter[str] = Counter()
@@ -79,6 +85,33 @@ def judge_one(kernelbench: Path, path: Path, memory_gib: float | None) -> int:
     )
     verdict = "passed" if result is not None and result.correctness else "failed"
     print(f"{verdict}: {'' if result is None else result.metadata}"[:300])
+    return 0
+
+
+def judge_candidate(kernelbench: Path, reference: Path, candidate: Path) -> int:
+    """Let KernelBench judge one candidate as its script ``run_and_check.py`` does; print the verdict.
+
+    Its check of the source comes first. Where a source has no kernel of its own, no backend is named, so that this
+    check does not ask for one. A speed-up that KernelBench calls excessive counts as failed.
+    """
+    evaluator = import_evaluator(kernelbench)
+    source = candidate.read_text(encoding="utf-8")
+    is_triton = detect_language(source.encode()) is Language.TRITON
+    checker = importlib.import_module("kernelbench.kernel_static_checker")
+    is_valid, errors, _ = checker.validate_kernel_static(source, "triton" if is_triton else "torch", "fp32")
+    if not is_valid:
+        print(f"failed: {errors}"[:300])
+        return 0
+    result = evaluator.eval_kernel_against_ref(
+        reference.read_text(encoding="utf-8"),
+        source,
+        num_correct_trials=5,
+        measure_performance=True,
+        num_perf_trials=100,
+        backend="triton" if is_triton else "cuda",
+    )
+    is_right = result is not None and result.correctness and not result.metadata.get("excessive_speedup")
+    print(f"{'passed' if is_right else 'failed'}: {'' if result is None else result.metadata}"[:300])
     return 0
 
 

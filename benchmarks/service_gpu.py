@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
-from gpu_runs import ROOT, head, parser, sandbox_of, working_folder
+from gpu_runs import ROOT, cpu_head, head, parser, sandbox_of, working_folder
 
 from kernel_matrix.model.instants import parse_instant
 
@@ -142,12 +142,7 @@ def serving(folder: Path, arguments: argparse.Namespace) -> Iterator[str]:
 def matrix_text(arguments: argparse.Namespace) -> str:
     """Return a matrix of the ten problems, on a GPU in their usual shapes, on a CPU in small ones."""
     names = ", ".join(f'"{name.partition("/")[0]}"' for name in KERNELS)
-    lines = [head("service", arguments)]
-    if arguments.platform == "cpu":
-        lines = [
-            'name = "service"\ndtypes = ["fp32"]\ngpus = [{ name = "cpu", platform = "cpu" }]',
-            'toolchains = [{ name = "here", environment = "auto", platform = "cpu" }]',
-        ]
+    lines = [cpu_head("service") if arguments.platform == "cpu" else head("service", arguments)]
     workloads = "default" if arguments.platform == "cuda" else "smoke"
     lines += (
         *("[[problems]]", 'source = "folder"', f'path = "{ROOT}/problems"', f"select = [{names}]"),

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import json
 import statistics
 import subprocess
@@ -19,7 +18,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
 
 import gpu_runs
 from evaluations import median_ns
@@ -95,7 +93,8 @@ def peers_us(name: str, kernelbench: Path) -> dict[str, float]:
 
     problem, candidate = name.split("/")
     folder = gpu_runs.ROOT / "problems" / problem
-    reference, own = _module(folder / "reference.py"), _module(folder / "candidates" / f"{candidate}.py")
+    reference = gpu_runs.load_module(folder / "reference.py")
+    own = gpu_runs.load_module(folder / "candidates" / f"{candidate}.py")
     arguments = reference.get_init_inputs() if hasattr(reference, "get_init_inputs") else []
     model = own.ModelNew(*arguments).cuda()
     inputs = [value.cuda() if isinstance(value, torch.Tensor) else value for value in reference.get_inputs()]
@@ -105,15 +104,6 @@ def peers_us(name: str, kernelbench: Path) -> dict[str, float]:
         calls_ms = timing.time_execution_with_cuda_event(model, inputs, num_trials=CALLS, verbose=False)
         bench_ms = do_bench(lambda: model(*inputs), return_mode="median")
     return {"do_bench": bench_ms * 1e3, "kernelbench": statistics.mean(calls_ms) * 1e3}
-
-
-def _module(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise SystemExit(f"{path} is no module")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def line(name: str, times_us: Mapping[str, Sequence[float]]) -> str:
