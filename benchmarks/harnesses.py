@@ -17,6 +17,8 @@ reason. A right kernel ought to be accepted and a wrong one refused; ``crashed``
 nothing. Memory is what the driver counts in use on the device, beyond what was in use before. What is found goes into
 ``harnesses.jsonl`` in the folder; a kernel that is there is not evaluated again. robust-kbench cannot be given these
 kernels, since it takes CUDA sources only; nor can KernelBenchX and KernelGenBench, which judge operators of their own.
+On a CPU, where Triton kernels are interpreted, ``cumsum/triton_race`` and ``swiglu/torch_replaced_timer`` do no harm
+and are accepted, and peers that need a GPU crash.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import triton.language as tl
 @triton.jit
 def add_kernel(x, y, out, n, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
     for block in range(tl.program_id(0), tl.cdiv(n, BLOCK), PROGRAMS):
-        at = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+        at = block * BLOCK + tl.arange(0, BLOCK)
         inside = at < n
         tl.store(out + at, tl.load(x + at, mask=inside) + tl.load(y + at, mask=inside), mask=inside)
 
