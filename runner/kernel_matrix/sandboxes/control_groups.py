@@ -8,6 +8,8 @@ from pathlib import Path
 
 VERSION_1, VERSION_2 = "cgroup", "cgroup2"
 """Types of the file system."""
+PROCESSES = "cgroup.procs"
+"""File of a group with its processes; a process whose id is written to it joins the group."""
 
 
 def groups_of(process: Path, controller: str, mounts: Path) -> Iterator[tuple[str, Path, str]]:

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernel_matrix.hosts.process_token import orphaned_folders, owner_in_name
-from kernel_matrix.sandboxes.control_groups import VERSION_1, VERSION_2, groups_of, read
+from kernel_matrix.sandboxes.control_groups import PROCESSES, VERSION_1, VERSION_2, groups_of, read
 
 _PREFIX = "kernel-matrix-role-"
-_PROCESSES = "cgroup.procs"
 
 _MOST_TASKS = "pids.max"
 """File of a group with the largest number of its tasks."""
@@ -54,7 +53,7 @@ class MemoryGroup:
             OSError: If that is not possible.
         """
         if self.tasks is not None:
-            (self.tasks / _PROCESSES).write_text(str(pid), encoding="ascii")
+            (self.tasks / PROCESSES).write_text(str(pid), encoding="ascii")
 
     def oom_kills(self) -> int:
         """Return the number of processes of the group that the kernel has killed for memory."""
@@ -99,7 +98,7 @@ class MemoryGroups:
             if self.tasks_parent is not None:
                 tasks = stack.enter_context(_new_folder(self.tasks_parent))
                 (tasks / _MOST_TASKS).write_text(str(pids + outer_tasks), encoding="ascii")
-            joining_fd = os.open(folder / _PROCESSES, os.O_WRONLY)
+            joining_fd = os.open(folder / PROCESSES, os.O_WRONLY)
             stack.callback(os.close, joining_fd)
             yield MemoryGroup(folder, self.events, joining_fd, tasks)
 
@@ -129,7 +128,7 @@ def find_memory_groups(process: Path = Path("/proc/self")) -> MemoryGroups | str
 def _places(process: Path) -> Iterator[tuple[str, Path]]:
     """Yield (type of the file system, group) of groups that may have groups with a memory limit below them."""
     for kind, mounted_at, path in groups_of(process, "memory", process):
-        folder = mounted_at if path.startswith("..") else mounted_at / path
+        folder = _own_group(mounted_at, path)
         if kind == VERSION_1:
             yield kind, folder
             continue
@@ -149,23 +148,24 @@ def _try(process: Path, kind: str, parent: Path) -> MemoryGroups:
         needed, *others = _SETTINGS[kind]
         present = [needed, *(name for name in others if (folder / name).exists())]
     found = MemoryGroups(parent, {name: _SETTINGS[kind][name] for name in present}, EVENTS[kind])
+    for tasks_parent in () if found.limit_tasks else _places_for_tasks(process):
+        both = replace(found, tasks_parent=tasks_parent)
+        with suppress(OSError), both.new_group(_TRIED_BYTES, _TRIED_PIDS):
+            return both
     with found.new_group(_TRIED_BYTES, _TRIED_PIDS):
-        pass
-    if found.limit_tasks:
         return found
-    for tasks_parent in _places_for_tasks(process):
-        with suppress(OSError):
-            both = replace(found, tasks_parent=tasks_parent)
-            with both.new_group(_TRIED_BYTES, _TRIED_PIDS):
-                return both
-    return found
 
 
 def _places_for_tasks(process: Path) -> Iterator[Path]:
     """Yield the group of ``process`` in the hierarchy of version 1 that limits the number of tasks."""
     for kind, mounted_at, path in groups_of(process, "pids", process):
         if kind == VERSION_1:
-            yield mounted_at if path.startswith("..") else mounted_at / path
+            yield _own_group(mounted_at, path)
+
+
+def _own_group(mounted_at: Path, path: str) -> Path:
+    """Return the group at ``path``, or the mount point if the group lies outside of what is mounted."""
+    return mounted_at if path.startswith("..") else mounted_at / path
 
 
 @contextmanager

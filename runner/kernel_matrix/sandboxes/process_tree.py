@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kernel_matrix.errors import SandboxError
+from kernel_matrix.sandboxes.control_groups import PROCESSES
 
 _PROC = Path("/proc")
 _STOPPED = frozenset("TtZX")  # states of stopped, traced and ended processes
@@ -45,7 +46,7 @@ def processes_in(group: Path) -> Iterator[tuple[int, str]]:
     Raises:
         OSError: The group does not exist.
     """
-    for pid in (group / "cgroup.procs").read_text(encoding="ascii").split():
+    for pid in (group / PROCESSES).read_text(encoding="ascii").split():
         with suppress(OSError):  # it has ended since
             yield int(pid), _state_and_parent(_PROC / pid)[0]
 
