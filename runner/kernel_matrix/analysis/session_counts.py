@@ -37,9 +37,9 @@ OBJECTIONS: Final = (
     VerdictReason.SCATTERED,
     VerdictReason.AUDIT_OBJECTS,
 )
-"""Reasons that say nothing about the number of sessions: more of them do not make the verdict another."""
+"""Reasons of verdicts that more sessions would not change."""
 FINDINGS: Final = ("contradicted", "unconfirmed", "undecided", "agree")
-"""What the verdict of a draw is to that of all sessions, the worst first."""
+"""How the verdict of a draw compares with that of all sessions, the worst first."""
 _WRONG: Final = FINDINGS[:2]
 _SEED: Final = 1
 
@@ -89,7 +89,7 @@ def session_counts(tables: Tables, request: QuestionOptions) -> list[Answer]:
         ),
         Answer(
             name="single_sessions",
-            title="Workloads of which one session alone says what all do not",
+            title="Workloads of which one session alone is wrong",
             table=single,
             meanings=_MEANINGS_OF_SINGLE,
             notes=[_ABOUT_ROWS if single.height else "There is none."],
@@ -263,7 +263,7 @@ def _statements(rows: pl.DataFrame) -> Iterator[str]:
     first, *_others = counts = rows.to_dicts()
     yield (
         f"One session alone agrees with all in {_share(first, 'agree')} of {first['draws']:,} draws from "
-        f"{first['workloads']:,} workloads, is undecided in {_share(first, 'undecided')}, and says what all do not in "
+        f"{first['workloads']:,} workloads, is undecided in {_share(first, 'undecided')}, and wrong in "
         f"{_wrong(first)}: {first['unconfirmed']:,} unconfirmed, {first['contradicted']:,} contradicted. Its speed-up "
         f"is off by {rough_percent(first['median_off_percent'] / 100)} in the median, and by at most "
         f"{rough_percent(first['p95_off_percent'] / 100)} in 95 % of the draws."
@@ -272,7 +272,7 @@ def _statements(rows: pl.DataFrame) -> Iterator[str]:
         last = counts[-1]
         yield (
             f"With {last['sessions']} sessions of the {last['workloads']:,} workloads that have more, "
-            f"{_share(last, 'undecided')} of the draws are undecided, and {_wrong(last)} say what all do not."
+            f"{_share(last, 'undecided')} of the draws are undecided, and {_wrong(last)} are wrong."
         )
 
 

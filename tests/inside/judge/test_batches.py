@@ -695,7 +695,7 @@ def test_batch_layout_of_ranks_has_a_segment_for_each():
     assert [spec.offset for spec in layout.inputs] == [512, layout.input_row.segments[1][0] + 512]
 
 
-def test_batch_memory_of_a_rank_is_all_that_it_may_claim_in_place():
+def test_batch_memory_of_a_rank_is_all_it_may_claim_in_place():
     like = (torch.empty(1 << 20, device="meta"),) * 2
     layout = BatchLayout(SimpleNamespace(ranks=2, like=like), [torch.zeros(1)] * 2, 4)
     layout.room_in_place = 1

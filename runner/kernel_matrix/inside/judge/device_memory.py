@@ -233,7 +233,7 @@ class SessionMemory:
 
     @property
     def judge_and_contexts(self) -> int:
-        """What judge and contexts have of the device on which they have most, times the number of devices."""
+        """Bytes of the judge and all contexts on the device where they take most, times the number of devices."""
         return self.ranks * max(device.judge + device.contexts for device in self._devices)
 
     def peak(self, name: str) -> int:
