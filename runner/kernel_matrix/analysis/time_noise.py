@@ -42,7 +42,7 @@ def run_noise(runs: pl.DataFrame) -> RunNoise:
     Args:
         runs: One row per run: ``row`` (what was measured), ``n`` sessions, their ``mean``, and ``squares`` around it.
     """
-    rows = runs.group_by("row").agg(
+    rows = runs.group_by("row", maintain_order=True).agg(
         runs=pl.len(),
         degrees=(pl.col("n") - 1).sum().cast(pl.Float64),
         total=pl.col("squares").sum(),
