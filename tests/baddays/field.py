@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.pipes import Program
+from tests.sim.preloaded import warm_sources
+from tests.warm_command import REAL, RUN_LIMIT_S, run_piped
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -74,11 +76,6 @@ workspace = "workspace"
 LABEL = "kernel-matrix.run"
 CONTROL_GROUPS = "/sys/fs/cgroup/"
 
-RUN_LIMIT_S = 280
-"""A run that has not ended by then never will; just below the limit of a test."""
-
-REAL = ("-m", "kernel_matrix")
-"""The command as users start it."""
 PRELOADED = (str(ROOT / "tests" / "sim" / "launch_preloaded.py"),)
 """The command whose processes are forked from one that has torch: a session costs a tenth."""
 
@@ -134,11 +131,15 @@ class Field:
 
     def call(self, *args: str, limit_s: float = RUN_LIMIT_S, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a verb to its end; what it says of other tests' control groups is left out of its output."""
-        with self.start(*args, **environment) as process:
-            out, err = process.communicate(timeout=limit_s)
+        if self.program == PRELOADED:
+            ran = run_piped(args, self.root, self._environment(environment), program=PRELOADED, limit_s=limit_s)
+        else:
+            with self.start(*args, **environment) as process:
+                out, err = process.communicate(timeout=limit_s)
+            ran = subprocess.CompletedProcess(process.args, process.returncode, out, err)
         # Control groups are the machine's: any run removes those of a runner that another test has just killed.
-        told = [line for line in out.splitlines(keepends=True) if f"swept: folder {CONTROL_GROUPS}" not in line]
-        return subprocess.CompletedProcess(process.args, process.returncode, "".join(told), err)
+        told = [line for line in ran.stdout.splitlines(keepends=True) if f"swept: folder {CONTROL_GROUPS}" not in line]
+        return subprocess.CompletedProcess(ran.args, ran.returncode, "".join(told), ran.stderr)
 
     def run(self, *args: str, limit_s: float = RUN_LIMIT_S, **environment: str) -> subprocess.CompletedProcess[str]:
         """``kernel-matrix run`` with events."""
@@ -169,7 +170,8 @@ class Field:
             "KERNEL_MATRIX_CACHE_DIR": str(self.root / "cache"),
             "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}",
         }
-        return {**os.environ, **self.environment, **own, **more}
+        warm = warm_sources() if self.program == PRELOADED else {}
+        return {**os.environ, **self.environment, **own, **warm, **more}
 
 
 @contextmanager

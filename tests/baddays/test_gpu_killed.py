@@ -23,23 +23,20 @@ pytestmark = [
 ]
 
 DOCKER = ("--sandbox", "docker")
+MOMENTS = [signal.SIGINT] * 2 + [signal.SIGTERM] * 2 + [signal.SIGKILL] * 5
+"""Signals, each at a random moment; ``benchmarks/kills.py`` draws more of them."""
 
 
 @pytest.mark.alone("docker")  # any other run would remove the containers of a killed one
-@pytest.mark.parametrize(
-    ("number", "moments"),
-    [(signal.SIGINT, 5), (signal.SIGTERM, 4), (signal.SIGKILL, 5)],
-    ids=lambda value: value.name if isinstance(value, signal.Signals) else "",
-)
-def test_at_any_moment_of_a_cell(gpu_field, number, moments):
+def test_at_any_moment_of_a_cell(gpu_field):
     # Two sessions: while the first is measured, the second's processes are started.
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", hard_exclusive=True, sessions=2)
     began = time.monotonic()
     assert gpu_field.run(*DOCKER).returncode == 0
     whole_s = time.monotonic() - began
-    dice = random.Random(number)
-    seen_set = 0
-    for _ in range(moments):
+    dice = random.Random(0)
+    left_set = set()
+    for number in MOMENTS:
         before = len(gpu_field.records())
         with gpu_field.start("run", "--json", "--rerun", "all", *DOCKER) as runner:
             await_event(runner, "cell_started")
@@ -47,12 +44,13 @@ def test_at_any_moment_of_a_cell(gpu_field, number, moments):
             runner.send_signal(number)
             runner.communicate(timeout=RUN_LIMIT_S)
         assert runner.returncode in (0, -number, 128 + number)
-        seen_set += not gpu_field.board.state.is_given_back
+        if not gpu_field.board.state.is_given_back:
+            left_set.add(number)
         if number is signal.SIGKILL:
             assert gpu_field.call("sweep").returncode == 0
         assert gpu_field.left_behind() == []
         _check_records(gpu_field, before, whole=runner.returncode == 0)
-    assert bool(seen_set) == (number is signal.SIGKILL), "only the killed cannot give back themselves"
+    assert left_set == {signal.SIGKILL}, "only the killed cannot give back themselves"
     assert gpu_field.run("--rerun", "all", *DOCKER).returncode == 0
     assert {status for _, status in gpu_field.outcomes()} == {"passed"}
 

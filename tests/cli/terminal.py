@@ -3,46 +3,37 @@
 import os
 import pty
 import subprocess
-import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.warm_command import ROOT, run_command, run_piped
 
 
 def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
     """Return the output of ``kernel-matrix`` with ``arguments`` on a terminal of 200 columns."""
     mine, its = pty.openpty()
+    said = bytearray()
+    reader = threading.Thread(target=_read_all, args=(mine, said))
+    reader.start()
     own = {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "200", "PAGER": "cat"}
-    with subprocess.Popen(
-        (sys.executable, "-m", "kernel_matrix", *arguments),
-        cwd=folder,
-        env={**os.environ, **environment, **own},
-        stdout=its,
-        stderr=its,
-    ) as process:
+    try:
+        with Path(os.devnull).open() as nothing:
+            streams = (nothing.fileno(), its, its)
+            run_command(arguments, streams, folder, {**os.environ, **environment, **own})
+    finally:
         os.close(its)
-        said = b""
-        while chunk := _read(mine):
-            said += chunk
-        process.wait()
-    os.close(mine)
+        reader.join()
+        os.close(mine)
     return said.decode()
 
 
-def piped(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """``kernel-matrix`` with ``arguments``, run to its end in ``folder``."""
-    return subprocess.run(
-        (sys.executable, "-m", "kernel_matrix", *arguments),
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-    )
+def piped(folder: Path, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run ``kernel-matrix`` with ``arguments`` to its end in ``folder``, its output no terminal."""
+    return run_piped(arguments, folder, {**os.environ, "PYTHONPATH": str(ROOT), **environment}, stdin=stdin)
 
 
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 65_536)
-    except OSError:  # the other end is closed
-        return b""
+def _read_all(descriptor: int, said: bytearray) -> None:
+    with suppress(OSError):  # the other end is closed
+        while True:
+            said += os.read(descriptor, 65_536)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.cli.terminal import piped
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.torch
@@ -62,9 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "KERNEL_MATRIX_CACHE_DIR": str(folder / "cache")}
-    line = (sys.executable, "-m", "kernel_matrix", *words)
-    return subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    return piped(folder, *words, KERNEL_MATRIX_CACHE_DIR=str(folder / "cache"))
 
 
 def test_what_builds_for_which_gpu(folder: Path) -> None:

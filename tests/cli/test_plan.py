@@ -3,10 +3,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from sim.nvml import H200
+
+from tests.cli.terminal import piped
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,12 +54,7 @@ reason = "half precision [on a CPU] is slow"
 def plan(tmp_path):
     """Runs the verb in a process of its own."""
     (tmp_path / "matrix.toml").write_text(MATRIX)
-
-    def ran(*args, stdin=""):
-        argv = (sys.executable, "-m", "kernel_matrix", "plan", *args)
-        return subprocess.run(argv, cwd=tmp_path, check=False, capture_output=True, text=True, input=stdin)
-
-    return ran
+    return partial(piped, tmp_path, "plan")
 
 
 def test_the_overview_has_totals_reasons_and_a_last_sentence(plan):

@@ -3,13 +3,13 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from kernel_matrix.api.wording import describe_label
+from tests.cli.terminal import piped
 from tests.pipes import Program, read_line
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,9 +22,7 @@ def started(*arguments, cwd=ROOT, **environment):
 
 
 def kernel_matrix(*arguments, cwd=ROOT, **environment):
-    with started(*arguments, cwd=cwd, **environment) as process:
-        out, err = process.communicate(timeout=120)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    return piped(cwd, *map(str, arguments), COLUMNS="200", **environment)
 
 
 @pytest.fixture

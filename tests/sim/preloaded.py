@@ -13,11 +13,13 @@ import importlib
 import os
 import pkgutil
 import select
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Collection, Mapping, Sequence
@@ -36,6 +38,9 @@ LEFT_OUT = ("kernel_matrix.inside.confine",)
 
 _SETTINGS = {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1"}
 """Read when torch, Triton or a library of theirs is imported, and so before the forks."""
+
+_WARM = "KERNEL_MATRIX_TESTS_WARM"
+"""Environment variable of runs: socket of a process that forks sources."""
 
 _PID = struct.Struct("<i")
 
@@ -80,11 +85,7 @@ class Source:
         self._ours, theirs = socket.socketpair()
         self._one_at_a_time = threading.Lock()
         with theirs:
-            command = (sys.executable, "-s", "-B", "-m", "tests.sim.preloaded", str(theirs.fileno()))
-            # Without the folder of a run: a test that looks for what a run has left must not find this process.
-            settings = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
-            environment = {**settings, **_SETTINGS, "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}"}
-            self._process = subprocess.Popen(command, env=environment, pass_fds=(theirs.fileno(),), cwd=ROOT)
+            self._process = None if _fork_source(theirs) else _start("--requests", theirs)
 
     def fork(self, open_files: Collection[int]) -> Forked:
         """A process whose standard streams are pipes, with the files of its report and its memory group, if any."""
@@ -99,7 +100,68 @@ class Source:
     def close(self) -> None:
         """End it; what it has forked goes on."""
         self._ours.close()
-        self._process.wait()
+        if self._process is not None:
+            self._process.wait()
+
+
+def _start(kind: str, connection: socket.socket) -> subprocess.Popen[bytes]:
+    """Start a process that imports torch and then serves ``connection``."""
+    command = (sys.executable, "-s", "-B", "-m", "tests.sim.preloaded", kind, str(connection.fileno()))
+    # Without the folder of a run: a test that looks for what a run has left must not find this process.
+    settings = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+    environment = {**settings, **_SETTINGS, "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}"}
+    descriptors = (connection.fileno(),)
+    return subprocess.Popen(command, env=environment, pass_fds=descriptors, cwd=ROOT, stdin=subprocess.PIPE)
+
+
+def warm_sources() -> dict[str, str]:
+    """Name, for the environment of runs, a process of this test process whose forks are sources of theirs."""
+    return {_WARM: _warm_sources()}
+
+
+@cache
+def _warm_sources() -> str:
+    folder = tempfile.mkdtemp(prefix="km-warm-")
+    atexit.register(shutil.rmtree, folder)
+    path = f"{folder}/socket"
+    with socket.socket(socket.AF_UNIX) as listening:  # once that process has ended, nobody listens
+        listening.bind(path)
+        listening.listen()
+        process = _start("--sources", listening)
+    atexit.register(process.wait)
+    atexit.register(process.terminate)
+    return path
+
+
+def _fork_source(theirs: socket.socket) -> bool:
+    """Let the process of :func:`warm_sources`, if there is one for this user, fork a source with this connection."""
+    path = os.environ.get(_WARM)
+    if path is None or any(name.startswith("LD_") for name in os.environ):
+        return False
+    with socket.socket(socket.AF_UNIX) as asking:
+        try:
+            asking.connect(path)
+        except OSError:
+            return False
+        socket.send_fds(asking, [b"s"], [theirs.fileno()])
+    return True
+
+
+def serve_sources(listening: socket.socket) -> None:
+    """Fork a source for each that asks, until the process that started this one has ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
+        asking, _ = listening.accept()
+        with asking:
+            _, descriptors, _, _ = socket.recv_fds(asking, 1, 1)
+            if descriptors and os.fork() == 0:
+                asking.close()
+                listening.close()
+                serve(socket.socket(fileno=descriptors[0]))
+                os._exit(0)
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 @cache
@@ -215,4 +277,8 @@ def _import_core() -> None:
 
 if __name__ == "__main__":
     _import_core()
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    connection = socket.socket(fileno=int(sys.argv[2]))
+    if sys.argv[1] == "--sources":
+        serve_sources(connection)
+    else:
+        serve(connection)
