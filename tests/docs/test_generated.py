@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools import describe_cli, describe_matrix
+from tools import describe_answers, describe_cli, describe_matrix
 
 
 def test_reference_of_the_command_line_is_current():
@@ -12,6 +12,13 @@ def test_reference_of_the_command_line_is_current():
 def test_tables_of_keys_are_current():
     text = describe_matrix.PAGE.read_text()
     assert text == describe_matrix.page_text(text), "run python -m tools.describe_matrix"
+
+
+def test_pages_of_answers_are_current():
+    with describe_answers.open_shell() as shell:
+        for page in describe_answers.PAGES:
+            text = page.read_text()
+            assert text == describe_answers.page_text(text, page.name, shell), "run python -m tools.describe_answers"
 
 
 def test_every_key_of_the_schema_is_described():
