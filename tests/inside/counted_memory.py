@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo  # else the first call in a dispatch mode imports it, which may take longer than a call may
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
