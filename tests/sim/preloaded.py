@@ -104,14 +104,14 @@ class Source:
             self._process.wait()
 
 
-def _start(kind: str, connection: socket.socket) -> subprocess.Popen[bytes]:
-    """Start a process that imports torch and then serves ``connection``."""
+def _start(kind: str, connection: socket.socket, stdin: int | None = None) -> subprocess.Popen[bytes]:
+    """Start a process that imports torch and then serves ``connection``; ``stdin`` is as for ``Popen``."""
     command = (sys.executable, "-s", "-B", "-m", "tests.sim.preloaded", kind, str(connection.fileno()))
     # Without the folder of a run: a test that looks for what a run has left must not find this process.
     settings = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
     environment = {**settings, **_SETTINGS, "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}"}
     descriptors = (connection.fileno(),)
-    return subprocess.Popen(command, env=environment, pass_fds=descriptors, cwd=ROOT, stdin=subprocess.PIPE)
+    return subprocess.Popen(command, env=environment, pass_fds=descriptors, cwd=ROOT, stdin=stdin)
 
 
 def warm_sources() -> dict[str, str]:
@@ -127,8 +127,9 @@ def _warm_sources() -> str:
     with socket.socket(socket.AF_UNIX) as listening:  # once that process has ended, nobody listens
         listening.bind(path)
         listening.listen()
-        process = _start("--sources", listening)
-    atexit.register(process.wait)
+        # Its standard input ends with this process, however this one ends.
+        process = _start("--sources", listening, subprocess.PIPE)
+    atexit.register(process.communicate)
     atexit.register(process.terminate)
     return path
 
