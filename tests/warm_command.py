@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import NoReturn
 
@@ -33,6 +34,7 @@ RUN_LIMIT_S = 280
 
 _NUMBER = struct.Struct("<i")
 _MOST_BYTES = 1 << 17
+"""Largest order: program, arguments, folder and environment."""
 
 
 def run_piped(
@@ -70,30 +72,45 @@ def run_command(
 ) -> int:
     """Run a command to its end; returns its exit code, negative for a signal.
 
+    Args:
+        arguments: What follows ``kernel-matrix``.
+        streams: Descriptors of its standard input, output and error output.
+        folder: Its working directory.
+        environment: All its environment variables.
+        program: What Python is started on.
+        limit_s: Longest time until it ends.
+
     Raises:
-        TimeoutExpired: It had not ended after ``limit_s``, and was killed with its process group.
+        TimeoutExpired: It had not ended after ``limit_s``, and was killed.
     """
-    if any(name.startswith("LD_") for name in environment):
+    if needs_new_python(environment):
+        stdin, stdout, stderr = streams
         command = (sys.executable, *program, *arguments)
-        names = ("stdin", "stdout", "stderr")
         return subprocess.run(
-            command, check=False, cwd=folder, env=environment, timeout=limit_s, **dict(zip(names, streams, strict=True))
+            command,
+            check=False,
+            cwd=folder,
+            env=environment,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            timeout=limit_s,
         ).returncode
     order = json.dumps([list(program), list(arguments), str(folder), dict(environment)]).encode()
     assert len(order) < _MOST_BYTES
     server = _server()
     socket.send_fds(server, [order], streams)
     pid = _number(server)
-    server.settimeout(limit_s)
-    try:
-        return _number(server)
-    except TimeoutError:
+    if not wait([server], limit_s):
         os.killpg(pid, signal.SIGKILL)
-        server.settimeout(None)
         _number(server)
-        raise subprocess.TimeoutExpired((*program, *arguments), limit_s) from None
-    finally:
-        server.settimeout(None)
+        raise subprocess.TimeoutExpired((*program, *arguments), limit_s)
+    return _number(server)
+
+
+def needs_new_python(environment: Mapping[str, str]) -> bool:
+    """Return whether ``environment`` names libraries, as ``LD_PRELOAD`` does: only a new process loads them."""
+    return any(name.startswith("LD_") for name in environment)
 
 
 def _number(server: socket.socket) -> int:
@@ -170,15 +187,18 @@ def _become(
     os._exit(code)
 
 
-def _import_host_side() -> None:
-    """Import every module that a command may need, but none that runs beside candidates."""
+def import_host_side() -> int:
+    """Import every module of the host side, and none that needs torch; returns how many there are."""
     import kernel_matrix  # noqa: PLC0415  # only the process that is forked from needs it
 
-    for module in pkgutil.walk_packages(kernel_matrix.__path__, "kernel_matrix."):
-        if "inside" not in module.name.split(".") and not module.name.endswith((".__main__", ".adapter")):
-            importlib.import_module(module.name)
+    names = [module.name for module in pkgutil.walk_packages(kernel_matrix.__path__, "kernel_matrix.")]
+    texts = ("kernel_matrix.__main__", ".adapter")  # adapters are texts, copied beside a candidate
+    host = [name for name in names if "inside" not in name.split(".") and not name.endswith(texts)]
+    for name in host:
+        importlib.import_module(name)
+    return len(host)
 
 
 if __name__ == "__main__":
-    _import_host_side()
+    import_host_side()
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -122,6 +122,15 @@ def over_sessions(medians_ns: Iterable[tuple[float, float]], **columns: Any) -> 
         yield cell(session=number, baseline_median_ns=baseline, candidate_median_ns=candidate, **columns)
 
 
+def two_nights() -> Iterator[dict[str, Any]]:
+    """Rows of a problem with one and with two ranks on two GPUs, each in two nights of three sessions."""
+    for gpu in ("a", "b"):
+        for night in range(2):
+            for ranks in (1, 2):
+                medians_ns = [(200.0, 100.0), (201.0, 99.0 + night), (200.0, 101.0)]
+                yield from over_sessions(medians_ns, gpu=gpu, night=night, ranks=ranks, cell_id=f"{gpu} {ranks}")
+
+
 def timed(medians_ns: Iterable[float], **columns: Any) -> list[dict[str, Any]]:
     """One row per session of one cell, eager at 200 ns."""
     return list(over_sessions([(200.0, median) for median in medians_ns], **columns))

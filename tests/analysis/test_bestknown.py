@@ -7,7 +7,7 @@ import pytest
 from kernel_matrix.analysis.bestknown import BASELINE, freeze, make, read, with_efficiency, write
 from kernel_matrix.analysis.standings import standings
 from kernel_matrix.errors import NothingSelectedError, StoreError, UsageError
-from tests.analysis.made import cell, cells, over_sessions
+from tests.analysis.made import cell, cells, over_sessions, two_nights
 
 ROWS = [
     *over_sessions([(40, 20), (40, 80)], candidate="lucky once"),
@@ -52,16 +52,7 @@ def test_the_hash_is_of_the_content_and_not_of_the_order(table):
 
 def test_the_hash_of_equal_tables_is_always_the_same():
     # Sums of a grouping in no order differ in the last digit from one reading of the same tables to the next.
-    rows = [
-        row
-        for gpu in ("a", "b")
-        for night in range(2)
-        for ranks in (1, 2)
-        for row in over_sessions(
-            [(200.0, 100.0), (201.0, 99.0 + night), (200.0, 101.0)],
-            gpu=gpu, night=night, ranks=ranks, cell_id=f"{gpu} {ranks}",
-        )
-    ]  # fmt: skip
+    rows = list(two_nights())
     assert len({make(standings(cells(rows)).table).sha256 for _ in range(50)}) == 1
 
 

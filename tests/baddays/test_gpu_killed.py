@@ -35,7 +35,7 @@ def test_at_any_moment_of_a_cell(gpu_field):
     assert gpu_field.run(*DOCKER).returncode == 0
     whole_s = time.monotonic() - began
     dice = random.Random(0)
-    left_set = set()
+    not_given_back = set()
     for number in MOMENTS:
         before = len(gpu_field.records())
         with gpu_field.start("run", "--json", "--rerun", "all", *DOCKER) as runner:
@@ -45,12 +45,12 @@ def test_at_any_moment_of_a_cell(gpu_field):
             runner.communicate(timeout=RUN_LIMIT_S)
         assert runner.returncode in (0, -number, 128 + number)
         if not gpu_field.board.state.is_given_back:
-            left_set.add(number)
+            not_given_back.add(number)
         if number is signal.SIGKILL:
             assert gpu_field.call("sweep").returncode == 0
         assert gpu_field.left_behind() == []
         _check_records(gpu_field, before, whole=runner.returncode == 0)
-    assert left_set == {signal.SIGKILL}, "only the killed cannot give back themselves"
+    assert not_given_back == {signal.SIGKILL}, "only the killed cannot give back themselves"
     assert gpu_field.run("--rerun", "all", *DOCKER).returncode == 0
     assert {status for _, status in gpu_field.outcomes()} == {"passed"}
 

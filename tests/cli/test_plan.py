@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -175,12 +173,11 @@ def test_link_of_several_ranks_is_shown_with_the_gpu(tmp_path, driver):
     driver.set(H200, {**H200, "uuid": "another"})
     gpus = MATRIX.replace('model = "No such GPU"\ncompute_capability = "10.0"', 'model = "NVIDIA H200"')
     (tmp_path / "matrix.toml").write_text(gpus.replace('["relu", "softmax"]', '["relu", "all_reduce"]'))
-    argv = (sys.executable, "-m", "kernel_matrix", "plan", "--sandbox", "process", "--filter", "gpu=b200")
 
     def ran(*args):
-        return subprocess.run(
-            (*argv, *args), cwd=tmp_path, check=True, capture_output=True, text=True, env=driver.environment
-        ).stdout
+        done = piped(tmp_path, "plan", "--sandbox", "process", "--filter", "gpu=b200", *args, **driver.environment)
+        done.check_returncode()
+        return done.stdout
 
     links = {cell["problem"]: cell["link"] for cell in json.loads(ran("--json"))["cells"]}
     assert links == {"relu": None, "all_reduce": "pcie"}

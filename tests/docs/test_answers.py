@@ -57,7 +57,7 @@ def shell(root):
 
 @pytest.fixture
 def merged(monkeypatch):
-    """What was merged, in order."""
+    """The sets of each merge, in the order of the merges."""
     calls = []
     merge = kernel_matrix.merge
 

@@ -31,6 +31,7 @@ from typing import IO, NoReturn
 from kernel_matrix.inside import confine
 from kernel_matrix.sandboxes import process
 from kernel_matrix.sandboxes.supervised_process import SupervisedProcess
+from tests.warm_command import needs_new_python
 
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = ("kernel_matrix.inside.confine",)
@@ -40,7 +41,7 @@ _SETTINGS = {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NU
 """Read when torch, Triton or a library of theirs is imported, and so before the forks."""
 
 _WARM = "KERNEL_MATRIX_TESTS_WARM"
-"""Environment variable of runs: socket of a process that forks sources."""
+"""Environment variable of runs: path of the socket of a process that forks sources."""
 
 _PID = struct.Struct("<i")
 
@@ -114,13 +115,9 @@ def _start(kind: str, connection: socket.socket, stdin: int | None = None) -> su
     return subprocess.Popen(command, env=environment, pass_fds=descriptors, cwd=ROOT, stdin=stdin)
 
 
-def warm_sources() -> dict[str, str]:
-    """Name, for the environment of runs, a process of this test process whose forks are sources of theirs."""
-    return {_WARM: _warm_sources()}
-
-
 @cache
-def _warm_sources() -> str:
+def warm_sources() -> Mapping[str, str]:
+    """Start a process that has torch and forks a source for each run; returns the variable that tells runs of it."""
     folder = tempfile.mkdtemp(prefix="km-warm-")
     atexit.register(shutil.rmtree, folder)
     path = f"{folder}/socket"
@@ -131,13 +128,13 @@ def _warm_sources() -> str:
         process = _start("--sources", listening, subprocess.PIPE)
     atexit.register(process.communicate)
     atexit.register(process.terminate)
-    return path
+    return {_WARM: path}
 
 
 def _fork_source(theirs: socket.socket) -> bool:
-    """Let the process of :func:`warm_sources`, if there is one for this user, fork a source with this connection."""
+    """Ask the process of :func:`warm_sources` for a source that serves ``theirs``; return whether it could be asked."""
     path = os.environ.get(_WARM)
-    if path is None or any(name.startswith("LD_") for name in os.environ):
+    if path is None or needs_new_python(os.environ):
         return False
     with socket.socket(socket.AF_UNIX) as asking:
         try:

@@ -42,6 +42,7 @@ def run_noise(runs: pl.DataFrame) -> RunNoise:
     Args:
         runs: One row per run: ``row`` (what was measured), ``n`` sessions, their ``mean``, and ``squares`` around it.
     """
+    # In order, so that sums over the same tables are equal to the last digit.
     rows = runs.group_by("row", maintain_order=True).agg(
         runs=pl.len(),
         degrees=(pl.col("n") - 1).sum().cast(pl.Float64),
