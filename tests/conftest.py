@@ -212,6 +212,24 @@ def unpacked_cpu(cpu_lock: Path, tmp_path_factory: pytest.TempPathFactory) -> di
     return {FOLDER_VARIABLE: folder}
 
 
+@pytest.fixture(scope="session")
+def fork_source() -> Iterator[None]:
+    """The process that has torch and is forked from ends with the tests."""
+    from tests.sim.preloaded import close_source  # noqa: PLC0415  # most tests need none
+
+    yield
+    close_source()
+
+
+@pytest.fixture
+def forked_roles(fork_source: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the judge and the workers of sessions that this process starts, from a process that has torch."""
+    from kernel_matrix.sandboxes import process  # noqa: PLC0415  # most tests need none
+    from tests.sim.preloaded import Fork  # noqa: PLC0415  # same
+
+    monkeypatch.setattr(process, "SupervisedProcess", Fork)
+
+
 @pytest.fixture
 def field(tmp_path: Path) -> Iterator[Field]:
     """A small matrix of its own, and ``kernel-matrix`` to run on it."""

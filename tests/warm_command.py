@@ -1,13 +1,15 @@
 """``kernel-matrix`` in processes forked from one that has imported it: most of a short command's time is that import.
 
 Each command has a process of its own, with its own working directory, environment and standard streams. Where the
-environment names libraries that are loaded with a process, a new Python is started. How a command starts and is stopped
-is not seen here: tests of that start ``python -m kernel_matrix``.
+environment names a folder of libraries, these are loaded at its start, so that they are found by name; where it names
+libraries that are loaded before a program, it becomes a new Python. How a command starts and is stopped is not seen
+here: tests of that start ``python -m kernel_matrix``.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import importlib
 import json
 import os
@@ -83,19 +85,6 @@ def run_command(
     Raises:
         TimeoutExpired: It had not ended after ``limit_s``, and was killed.
     """
-    if needs_new_python(environment):
-        stdin, stdout, stderr = streams
-        command = (sys.executable, *program, *arguments)
-        return subprocess.run(
-            command,
-            check=False,
-            cwd=folder,
-            env=environment,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            timeout=limit_s,
-        ).returncode
     order = json.dumps([list(program), list(arguments), str(folder), dict(environment)]).encode()
     assert len(order) < _MOST_BYTES
     server = _server()
@@ -111,6 +100,19 @@ def run_command(
 def needs_new_python(environment: Mapping[str, str]) -> bool:
     """Return whether ``environment`` names libraries, as ``LD_PRELOAD`` does: only a new process loads them."""
     return any(name.startswith("LD_") for name in environment)
+
+
+def _load_libraries(environment: Mapping[str, str]) -> bool:
+    """Load what a new process would find in ``LD_LIBRARY_PATH``; return whether that is all it would do."""
+    variables = {name for name in environment if name.startswith("LD_")}
+    known = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    folders = [folder for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder not in ("", *known)]
+    try:
+        for library in (path for folder in folders for path in Path(folder).glob("lib*.so*")):
+            ctypes.CDLL(str(library))
+    except OSError:
+        return False  # the command is to see this library as it is
+    return variables == {"LD_LIBRARY_PATH"}
 
 
 def _number(server: socket.socket) -> int:
@@ -165,6 +167,8 @@ def _become(
             os.dup2(source, target)
             os.close(source)
         os.chdir(folder)
+        if needs_new_python(environment) and not _load_libraries(environment):
+            os.execve(sys.executable, [sys.executable, *program, *arguments], environment)
         os.environ.clear()
         os.environ.update(environment)
         sys.path[:1] = [folder, *environment.get("PYTHONPATH", "").split(":")]

@@ -14,7 +14,7 @@ from tests.api.test_serve import ended, source, submit
 from tests.baddays.field import new_field
 from tests.generation import recording
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("forked_roles")]
 
 NAME, SIZE = "concealed", 48613
 

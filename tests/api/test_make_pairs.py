@@ -81,6 +81,7 @@ def test_folder_that_cannot_be_written_is_one_error(tmp_path, results, matrix):
 
 
 @pytest.mark.torch
+@pytest.mark.usefixtures("forked_roles")
 def test_sources_and_evidence_of_judged_candidates_are_found(tmp_path):
     with new_field(tmp_path) as field:
         matrix = load_matrix(field.root / "matrix.toml")

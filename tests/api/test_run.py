@@ -16,7 +16,7 @@ from kernel_matrix.model.enums import Status
 from kernel_matrix.sandboxes import process
 from tests.baddays.field import new_field
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("forked_roles")]
 
 
 @pytest.fixture

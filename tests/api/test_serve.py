@@ -17,7 +17,7 @@ from kernel_matrix.errors import UsageError
 from kernel_matrix.model.evaluation import source_name
 from tests.baddays.field import new_field
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("forked_roles")]
 
 
 @pytest.fixture

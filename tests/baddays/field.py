@@ -131,8 +131,8 @@ class Field:
 
     def call(self, *args: str, limit_s: float = RUN_LIMIT_S, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a verb to its end; what it says of other tests' control groups is left out of its output."""
-        if self.program == PRELOADED:
-            ran = run_piped(args, self.root, self._environment(environment), program=PRELOADED, limit_s=limit_s)
+        if self.program != REAL:
+            ran = run_piped(args, self.root, self._environment(environment), program=self.program, limit_s=limit_s)
         else:
             with self.start(*args, **environment) as process:
                 out, err = process.communicate(timeout=limit_s)

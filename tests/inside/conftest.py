@@ -23,7 +23,7 @@ from kernel_matrix.model.messages import ContestantSpec, JudgeJob, SessionReport
 from tests.inside.cuda import SimulatedCuda, compile_library
 from tests.inside.sessions import SOFTMAX, make_job
 from tests.sim.hip import SimulatedHip, compile_hip
-from tests.sim.preloaded import Fork, close_source
+from tests.sim.preloaded import Fork
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -140,15 +140,8 @@ def processes(tmp_path: Path) -> Iterator[SessionProcesses]:
     started.end()
 
 
-@pytest.fixture(scope="session")
-def forks() -> Iterator[None]:
-    """Sessions of forked processes, whose source ends with the tests."""
-    yield
-    close_source()
-
-
 @pytest.fixture
-def run_session(forks: None, tmp_path: Path) -> Iterator[RunSession]:
+def run_session(fork_source: None, tmp_path: Path) -> Iterator[RunSession]:
     """Run one session of ``candidate`` against ``problem`` (sources) and return the judge's report."""
     processes = SessionProcesses(tmp_path, preloaded=True)
 
