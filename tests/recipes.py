@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from tests.baddays.field import PRELOADED, Field
+from tests.warm_command import command_text
 
 ROOT = Path(__file__).parents[1]
 OWN = ("SANDBOX", "BASELINE", "RESULTS", "UNTIL", "METRICS")
@@ -25,7 +25,7 @@ class Machine:
         self.field, self.root = field, field.root
         self.programs = self.root / "bin"
         self.programs.mkdir()
-        self.add_program("kernel-matrix", f'#!/bin/sh\nexec "{sys.executable}" "{PRELOADED[0]}" "$@"\n')
+        self.add_program("kernel-matrix", command_text(program=PRELOADED))
         late = (datetime.now().astimezone() - timedelta(minutes=1)).strftime("%H:%M")
         self.summary = self.root / "summary.md"
         self.environment = {

@@ -15,28 +15,28 @@ import json
 import os
 import pkgutil
 import runpy
+import select
+import shlex
+import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import NoReturn
 
+from tests import warm_client
+
 ROOT = Path(__file__).resolve().parents[1]
 REAL = ("-m", "kernel_matrix")
 """The command as users start it."""
 RUN_LIMIT_S = 280
 """A run that has not ended by then never will; just below the limit of a test."""
-
-_NUMBER = struct.Struct("<i")
-_MOST_BYTES = 1 << 17
-"""Largest order: program, arguments, folder and environment."""
 
 
 def run_piped(
@@ -85,16 +85,21 @@ def run_command(
     Raises:
         TimeoutExpired: It had not ended after ``limit_s``, and was killed.
     """
-    order = json.dumps([list(program), list(arguments), str(folder), dict(environment)]).encode()
-    assert len(order) < _MOST_BYTES
-    server = _server()
-    socket.send_fds(server, [order], streams)
-    pid = _number(server)
-    if not wait([server], limit_s):
-        os.killpg(pid, signal.SIGKILL)
-        _number(server)
-        raise subprocess.TimeoutExpired((*program, *arguments), limit_s)
-    return _number(server)
+    asking, pid = warm_client.start(
+        _socket(), program, arguments, streams=streams, folder=str(folder), environment=environment
+    )
+    with asking:
+        if not wait([asking], limit_s):
+            os.killpg(pid, signal.SIGKILL)
+            warm_client.read_number(asking)
+            raise subprocess.TimeoutExpired((*program, *arguments), limit_s)
+        return warm_client.read_number(asking)
+
+
+def command_text(*, program: Sequence[str] = REAL) -> str:
+    """Return the text of a shell script that runs the command, in a process forked for it, with its own arguments."""
+    client = (sys.executable, "-IS", warm_client.__file__, _socket(), *program, "--")
+    return f'#!/bin/sh\nexec {shlex.join(client)} "$@"\n'
 
 
 def needs_new_python(environment: Mapping[str, str]) -> bool:
@@ -115,38 +120,64 @@ def _load_libraries(environment: Mapping[str, str]) -> bool:
     return variables == {"LD_LIBRARY_PATH"}
 
 
-def _number(server: socket.socket) -> int:
-    return int(_NUMBER.unpack(server.recv(_NUMBER.size))[0])
-
-
 @cache
-def _server() -> socket.socket:
-    """Connect to the process that is forked from; it ends with this one."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        command = (sys.executable, "-m", "tests.warm_command", str(theirs.fileno()))
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}", "OPENBLAS_NUM_THREADS": "1"}
-        process = subprocess.Popen(command, env=environment, pass_fds=(theirs.fileno(),), cwd=ROOT)
-    atexit.register(process.wait)
-    atexit.register(ours.close)
-    return ours
+def _socket() -> str:
+    """Start the process that is forked from; it ends with this one."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}", "OPENBLAS_NUM_THREADS": "1"}
+    return start_listening((sys.executable, "-m", "tests.warm_command"), environment)
 
 
-def serve(orders: socket.socket) -> None:
-    """Fork a process for each order, tell its number and then its exit code, until the connection is closed."""
+def start_listening(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Start ``command`` with the descriptor of a socket that listens; it ends with this process.
+
+    Returns:
+        The socket's path.
+    """
+    folder = tempfile.mkdtemp(prefix="km-warm-")
+    atexit.register(shutil.rmtree, folder)
+    path = f"{folder}/socket"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:  # open there alone
+        listening.bind(path)
+        listening.listen()
+        process = subprocess.Popen(
+            (*command, str(listening.fileno())),
+            env=environment,
+            pass_fds=(listening.fileno(),),
+            cwd=ROOT,
+            stdin=subprocess.PIPE,  # ends with this process, however this one ends
+        )
+    atexit.register(process.communicate)
+    atexit.register(process.terminate)
+    return path
+
+
+def serve_each(listening: socket.socket, serve: Callable[[socket.socket], None]) -> None:
+    """Fork a process that serves each that asks, until the process that started this one has ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    while True:
-        order, streams, _, _ = socket.recv_fds(orders, _MOST_BYTES, 3)
-        if not order:
-            return
-        child = os.fork()
-        if child == 0:
-            orders.close()
-            _become(*json.loads(order), streams=streams)
-        for descriptor in streams:
-            os.close(descriptor)
-        orders.sendall(_NUMBER.pack(child))
-        orders.sendall(_NUMBER.pack(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
+    while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
+        asking, _ = listening.accept()
+        with asking:
+            if os.fork() == 0:
+                listening.close()
+                serve(asking)
+                os._exit(0)
+
+
+def serve(asking: socket.socket) -> None:
+    """Fork a process for the command that is asked for, and tell its number and then its exit code."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    order, streams, _, _ = socket.recv_fds(asking, warm_client.MOST_BYTES, 3)
+    if not order:
+        return
+    child = os.fork()
+    if child == 0:
+        asking.close()
+        _become(*json.loads(order), streams=streams)
+    for descriptor in streams:
+        os.close(descriptor)
+    asking.sendall(warm_client.NUMBER.pack(child))
+    asking.sendall(warm_client.NUMBER.pack(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
 
 
 def _become(
@@ -205,4 +236,4 @@ def import_host_side() -> int:
 
 if __name__ == "__main__":
     import_host_side()
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve_each(socket.socket(fileno=int(sys.argv[1])), serve)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 from pathlib import Path
 
 import pytest
 
 import kernel_matrix
-from tests.own_python import ROOT, run_python
+from tests.sim.preloaded import warm_sources
+from tests.warm_command import ROOT, run_piped
 
 pytestmark = pytest.mark.torch
 
@@ -19,8 +21,10 @@ MODULES = ["kernel_matrix", *(f"kernel_matrix.api.{path.stem}" for path in sorte
 @pytest.mark.parametrize("module", MODULES)
 def test_docstring_examples_are_true(module, checkout):
     # In a process of its own: Docker's client leaves an open socket behind where no daemon answers, as in conftest.py.
-    program = f"import doctest, importlib, sys; sys.exit(doctest.testmod(importlib.import_module({module!r})).failed)"
-    run_python("-c", program, packages=str(ROOT / "runner"), folder=Path.cwd())
+    program = (str(Path(__file__).with_name("run_doctests.py")),)
+    environment = {**os.environ, **warm_sources(), "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}"}
+    ran = run_piped([module], Path.cwd(), environment, program=program)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_two_gpus_example_runs(checkout, capsys):
@@ -31,7 +35,7 @@ def test_two_gpus_example_runs(checkout, capsys):
     assert "points" in capsys.readouterr().out
 
 
-@pytest.mark.torch
+@pytest.mark.usefixtures("forked_roles")
 def test_my_kernel_example_runs(checkout, capsys):
     shown = runpy.run_path(str(ROOT / "docs" / "examples" / "my_kernel.py"))
     assert shown["latest"]["status"].to_list() == ["passed"]

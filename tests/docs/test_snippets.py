@@ -15,7 +15,10 @@ import typer
 import kernel_matrix
 from kernel_matrix.cli import build_app
 from kernel_matrix.toml_text import parse_toml
+from tests.baddays.field import PRELOADED
 from tests.docs.snippets import PAGES, ROOT, Snippet, fits, invocations, snippets
+from tests.sim.preloaded import warm_sources
+from tests.warm_command import command_text
 
 CHECKOUT = ("matrix.toml", "problems", "images", "schemas", "Makefile", "docs", "benchmarks")
 """What a reader in a checkout has, beside the example results; also ``tables``, which are merged from these."""
@@ -41,11 +44,12 @@ class Reader:
         bin_ = folder / "bin"
         bin_.mkdir()
         program = bin_ / "kernel-matrix"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kernel_matrix "$@"\n')
+        program.write_text(command_text(program=PRELOADED))
         program.chmod(0o755)
         (bin_ / "python").symlink_to(sys.executable)
         self.environment = {
             **os.environ,
+            **warm_sources(),
             "PATH": f"{bin_}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT / "runner"),
             "PYTHONDONTWRITEBYTECODE": "1",

@@ -13,13 +13,11 @@ import importlib
 import os
 import pkgutil
 import select
-import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import traceback
 from collections.abc import Collection, Mapping, Sequence
@@ -31,7 +29,7 @@ from typing import IO, NoReturn
 from kernel_matrix.inside import confine
 from kernel_matrix.sandboxes import process
 from kernel_matrix.sandboxes.supervised_process import SupervisedProcess
-from tests.warm_command import needs_new_python
+from tests.warm_command import needs_new_python, serve_each, start_listening
 
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = ("kernel_matrix.inside.confine",)
@@ -86,7 +84,13 @@ class Source:
         self._ours, theirs = socket.socketpair()
         self._one_at_a_time = threading.Lock()
         with theirs:
-            self._process = None if _fork_source(theirs) else _start("--requests", theirs)
+            self._process = None if _fork_source(theirs) else self._start(theirs)
+
+    @staticmethod
+    def _start(theirs: socket.socket) -> subprocess.Popen[bytes]:
+        command, environment = _command("--requests")
+        descriptor = theirs.fileno()
+        return subprocess.Popen((*command, str(descriptor)), env=environment, pass_fds=(descriptor,), cwd=ROOT)
 
     def fork(self, open_files: Collection[int]) -> Forked:
         """A process whose standard streams are pipes, with the files of its report and its memory group, if any."""
@@ -105,30 +109,18 @@ class Source:
             self._process.wait()
 
 
-def _start(kind: str, connection: socket.socket, stdin: int | None = None) -> subprocess.Popen[bytes]:
-    """Start a process that imports torch and then serves ``connection``; ``stdin`` is as for ``Popen``."""
-    command = (sys.executable, "-s", "-B", "-m", "tests.sim.preloaded", kind, str(connection.fileno()))
+def _command(kind: str) -> tuple[Sequence[str], Mapping[str, str]]:
+    """Return the command, and its environment, of a process that imports torch; a socket's descriptor is to follow."""
     # Without the folder of a run: a test that looks for what a run has left must not find this process.
     settings = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
     environment = {**settings, **_SETTINGS, "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}"}
-    descriptors = (connection.fileno(),)
-    return subprocess.Popen(command, env=environment, pass_fds=descriptors, cwd=ROOT, stdin=stdin)
+    return (sys.executable, "-s", "-B", "-m", "tests.sim.preloaded", kind), environment
 
 
 @cache
 def warm_sources() -> Mapping[str, str]:
     """Start a process that has torch and forks a source for each run; returns the variable that tells runs of it."""
-    folder = tempfile.mkdtemp(prefix="km-warm-")
-    atexit.register(shutil.rmtree, folder)
-    path = f"{folder}/socket"
-    with socket.socket(socket.AF_UNIX) as listening:  # once that process has ended, nobody listens
-        listening.bind(path)
-        listening.listen()
-        # Its standard input ends with this process, however this one ends.
-        process = _start("--sources", listening, subprocess.PIPE)
-    atexit.register(process.communicate)
-    atexit.register(process.terminate)
-    return {_WARM: path}
+    return {_WARM: start_listening(*_command("--sources"))}
 
 
 def _fork_source(theirs: socket.socket) -> bool:
@@ -136,7 +128,7 @@ def _fork_source(theirs: socket.socket) -> bool:
     path = os.environ.get(_WARM)
     if path is None or needs_new_python(os.environ):
         return False
-    with socket.socket(socket.AF_UNIX) as asking:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
         try:
             asking.connect(path)
         except OSError:
@@ -145,21 +137,12 @@ def _fork_source(theirs: socket.socket) -> bool:
     return True
 
 
-def serve_sources(listening: socket.socket) -> None:
-    """Fork a source for each that asks, until the process that started this one has ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
-        asking, _ = listening.accept()
-        with asking:
-            _, descriptors, _, _ = socket.recv_fds(asking, 1, 1)
-            if descriptors and os.fork() == 0:
-                asking.close()
-                listening.close()
-                serve(socket.socket(fileno=descriptors[0]))
-                os._exit(0)
-        for descriptor in descriptors:
-            os.close(descriptor)
+def serve_source(asking: socket.socket) -> None:
+    """Be the source that is asked for."""
+    _, descriptors, _, _ = socket.recv_fds(asking, 1, 1)
+    asking.close()
+    if descriptors:
+        serve(socket.socket(fileno=descriptors[0]))
 
 
 @cache
@@ -277,6 +260,6 @@ if __name__ == "__main__":
     _import_core()
     connection = socket.socket(fileno=int(sys.argv[2]))
     if sys.argv[1] == "--sources":
-        serve_sources(connection)
+        serve_each(connection, serve_source)
     else:
         serve(connection)
