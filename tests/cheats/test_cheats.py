@@ -145,7 +145,7 @@ IN_A_SERVICE = ("a05_*", "b09_*", "b14_*", "c03_*", "d15_*", "control_p*")
 def test_none_pays_in_a_service():
     chosen = [cheat for cheat in ON_CPU if any(cheat.path.match(f"{glob}.py") for glob in IN_A_SERVICE)]
     assert {cheat.group for cheat in chosen} == set(GROUPS.values()) - {"ranks"}
-    night = spend_in_service(chosen, Stand(sandbox="process"))
+    night = spend_in_service(chosen, Stand(sandbox="process", program=(str(LAUNCH),)))
     assert {name: ended.wrong() for name, ended in night.ended.items() if ended.wrong()} == {}
     assert (night.code, night.stderr, night.leftovers) == (0, "stopped by SIGTERM\n", [])
 
