@@ -14,7 +14,7 @@ from kernel_matrix import EventKind, RunEvent, RunMessage, RunResult, RunStarted
 from kernel_matrix.errors import NothingSelectedError, UsageError
 from kernel_matrix.model.enums import Status
 from kernel_matrix.sandboxes import process
-from tests.baddays.field import new_field
+from tests.baddays.field import PRELOADED, new_field
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("forked_roles")]
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("forked_roles")]
 @pytest.fixture
 def field(tmp_path, monkeypatch):
     """A small matrix in the current folder, with locks and temporary folders of its own."""
-    with new_field(tmp_path) as made:
+    with new_field(tmp_path, program=PRELOADED) as made:
         made.write_matrix("tiny/honest", "tiny/wrong")
         monkeypatch.chdir(made.root)
         monkeypatch.setenv("KERNEL_MATRIX_LOCK_DIR", str(made.lock_dir))
