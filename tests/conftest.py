@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -210,6 +210,31 @@ def unpacked_cpu(cpu_lock: Path, tmp_path_factory: pytest.TempPathFactory) -> di
             store.load(entry, saved, print)
             saved.unlink()
     return {FOLDER_VARIABLE: folder}
+
+
+@pytest.fixture(scope="session")
+def merged_example() -> Path:
+    """Tables of ``results/example-h200`` without objections."""
+    from kernel_matrix.results.merge import merge  # noqa: PLC0415  # most tests need none
+
+    return _merged_example("merged", merge)
+
+
+@pytest.fixture(scope="session")
+def example_tables() -> Path:
+    """Tables of ``results/example-h200``, with what the audit objects to."""
+    from kernel_matrix import merge  # noqa: PLC0415  # most tests need none
+
+    return _merged_example("audited", merge)
+
+
+def _merged_example(name: str, merge: Callable[[Sequence[Path], Path], object]) -> Path:
+    """Merge the 583 records of the example, which takes seconds, by one process for all."""
+    folder = Path(os.environ[TURNS], name)
+    with _turn(folder.with_suffix(".merging"), alone=True):
+        if not folder.is_dir():
+            merge([ROOT / "results" / "example-h200"], folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

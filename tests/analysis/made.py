@@ -61,6 +61,9 @@ _USUAL: Mapping[str, Any] = {
 }
 
 
+_EMPTY = {name: pl.DataFrame(schema=columns) for name, columns in TABLES.items()}
+
+
 def cell(**columns: Any) -> dict[str, Any]:
     """One row of ``cells``; columns that follow from the given ones (ids, speed-up, fault, times) are filled in.
 
@@ -96,15 +99,12 @@ def cells(rows: Iterable[Mapping[str, Any]]) -> pl.LazyFrame:
 def frame(name: str, rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """The table ``name`` of ``rows``; missing columns are null."""
     kept = list(rows)
-    return pl.DataFrame(
-        {column: pl.Series([row.get(column) for row in kept], dtype=dtype) for column, dtype in TABLES[name].items()}
-    )
+    return pl.from_dicts(kept, schema=TABLES[name]) if kept else _EMPTY[name]
 
 
 def tables(rows: Iterable[Mapping[str, Any]]) -> Tables:
     """Tables of which only ``cells`` has rows."""
-    others = {name: frame(name, []).lazy() for name in TABLES if name != "cells"}
-    return Tables(cells=cells(rows), **others)
+    return Tables(cells=cells(rows), **{name: empty.lazy() for name, empty in _EMPTY.items() if name != "cells"})
 
 
 def write(folder: Path, rows: Iterable[Mapping[str, Any]]) -> Path:

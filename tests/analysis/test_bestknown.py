@@ -52,8 +52,8 @@ def test_the_hash_is_of_the_content_and_not_of_the_order(table):
 
 def test_the_hash_of_equal_tables_is_always_the_same():
     # Sums of a grouping in no order differ in the last digit from one reading of the same tables to the next.
-    rows = list(two_nights())
-    assert len({make(standings(cells(rows)).table).sha256 for _ in range(50)}) == 1
+    made = cells(two_nights())
+    assert len({make(standings(made).table).sha256 for _ in range(50)}) == 1
 
 
 def edited(**columns):

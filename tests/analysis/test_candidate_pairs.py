@@ -2,8 +2,10 @@
 
 import json
 
+import polars as pl
 import pytest
 
+from kernel_matrix.analysis import believed_records
 from kernel_matrix.analysis.believed_records import find_believed_records
 from kernel_matrix.analysis.candidate_pairs import PAIRS, make_pairs
 from kernel_matrix.analysis.source_identity import SourceText
@@ -37,6 +39,13 @@ def sides(pairs, *columns):
     return pairs.table.select("before", "after", *columns).rows()
 
 
+@pytest.fixture
+def unaudited(monkeypatch):
+    """The audit objects to nothing; its checks take most of the time, and other tests have them for such rows."""
+    none = pl.DataFrame(schema={"record": pl.UInt32, "workload": pl.String, "checks": pl.List(pl.String)})
+    monkeypatch.setattr(believed_records, "objections", lambda _tables: none)
+
+
 def test_failing_and_passing_are_an_error_correction():
     (row,) = made(crashed(), at("good", STEADY)).table.to_dicts()
     assert row["kind"] == "error_correction"
@@ -68,6 +77,7 @@ def test_slower_and_faster_are_an_optimisation_with_its_bound():
     assert row["reason"].startswith("default: 1.5×")
 
 
+@pytest.mark.usefixtures("unaudited")
 def test_a_difference_that_may_be_noise_is_no_pair():
     noisy = (90.0, 112.0, 99.0, 105.0, 101.0)
     found = made(at("one", noisy), at("two", STEADY))
@@ -75,6 +85,7 @@ def test_a_difference_that_may_be_noise_is_no_pair():
     assert found.pairs_left_out == {"a workload is not shown to be faster": 1}
 
 
+@pytest.mark.usefixtures("unaudited")
 def test_a_bound_that_does_not_beat_the_slower_time_is_no_pair():
     found = made(at("slow", SLOW), at("fast", STEADY, wall_bound_ns=155))
     assert found.table.is_empty()
@@ -83,6 +94,7 @@ def test_a_bound_that_does_not_beat_the_slower_time_is_no_pair():
     ]
 
 
+@pytest.mark.usefixtures("unaudited")
 def test_every_workload_has_to_be_faster():
     second = {"workload": "large"}
     found = made(at("slow", SLOW), at("slow", STEADY, **second), at("fast", STEADY), at("fast", STEADY, **second))
@@ -91,6 +103,7 @@ def test_every_workload_has_to_be_faster():
     assert faster.table["reason"].item().count("×") == 2
 
 
+@pytest.mark.usefixtures("unaudited")
 @pytest.mark.parametrize(
     "columns",
     [
@@ -109,10 +122,12 @@ def test_correctness_does_not_depend_on_the_board(columns):
     assert made(crashed(**columns), at("good", STEADY)).table.height == 1
 
 
+@pytest.mark.usefixtures("unaudited")
 def test_correction_needs_the_workload_that_failed():
     assert made(crashed(workload="large"), at("good", STEADY)).table.is_empty()
 
 
+@pytest.mark.usefixtures("unaudited")
 def test_nearest_text_is_the_partner_and_more_on_request():
     texts = {"bad": "a\nb\nc\nd\n", "near": "a\nb\nc\ne\n", "far": "a\nx\ny\nz\n"}
     parts = (crashed(), at("far", STEADY), at("near", STEADY))
@@ -122,17 +137,20 @@ def test_nearest_text_is_the_partner_and_more_on_request():
     assert made(*parts, texts=texts, most_each=2).table.height == 2
 
 
+@pytest.mark.usefixtures("unaudited")
 def test_parent_is_preferred_to_the_nearest_text():
     texts = {"bad": "a\nb\n", "near": "a\nb\nc\n", "child": "x\n"}
     found = made(crashed(), at("near", STEADY), at("child", STEADY, origin_parent="bad"), texts=texts)
     assert sides(found, "relation") == [("a\nb\n", "x\n", "parent")]
 
 
+@pytest.mark.usefixtures("unaudited")
 def test_slower_child_is_not_the_faster_side_of_its_parent():
     found = made(at("parent", STEADY), at("child", SLOW, origin_parent="parent"))
     assert sides(found, "relation") == [("child = 1\n", "parent = 1\n", "nearest_text")]
 
 
+@pytest.mark.usefixtures("unaudited")
 def test_same_sources_are_one_pair_whatever_the_dtype():
     half = {"dtype": "fp16"}
     found = made(crashed(), at("good", STEADY), crashed(**half), at("good", STEADY, **half))
@@ -140,11 +158,13 @@ def test_same_sources_are_one_pair_whatever_the_dtype():
     assert found.pairs_left_out == {"another pair has the same two sources": 1}
 
 
+@pytest.mark.usefixtures("unaudited")
 def test_sources_that_differ_in_comments_are_no_pair():
     texts = {"bad": "x = 1\n", "good": "x = 1  # flaky\n"}
     assert made(crashed(), at("good", STEADY), texts=texts).table.is_empty()
 
 
+@pytest.mark.usefixtures("unaudited")
 def test_problems_with_the_same_reference_are_in_one_split():
     names = [f"p{number}" for number in range(30)]
     parts = [
@@ -161,6 +181,7 @@ def test_problems_with_the_same_reference_are_in_one_split():
     assert (found.height, found["split"].n_unique()) == (30, 1)
 
 
+@pytest.mark.usefixtures("unaudited")
 def test_licence_is_known_only_if_both_sides_name_one():
     texts = {"bad": f"{MIT}x = 1\n", "good": MIT.replace("MIT", "Apache-2.0")}
     assert made(crashed(), at("good", STEADY), texts=texts).table["licence"].item() == "Apache-2.0 AND MIT"

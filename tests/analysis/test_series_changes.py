@@ -74,16 +74,15 @@ def test_the_slope_of_noise_is_rarely_one():
     assert benjamini_hochberg(p).min() > 0.01
 
 
-@pytest.mark.parametrize(
-    "name", ["normal", "t3", "stray", "ar0.9-tenth", "ar0.9-all", "states-0.8-1%", "states-0.9-0.3%"]
-)
+@pytest.mark.parametrize("name", ["t3", "stray", "ar0.9-tenth", "ar0.9-all", "states-0.8-1%"])
 def test_pages_without_change_have_no_findings(name):
-    row = drifting.measured(name, 4, np.random.default_rng(3))
-    assert row["pages_with_alarms"] <= 1
+    found = map(drifting.looked_at, drifting.pages_of(name, 4, np.random.default_rng(3)))
+    assert sum(len(steps) + len(slopes) > 0 for steps, slopes, _bounds in found) <= 1
 
 
 def test_a_step_and_a_slope_among_unchanged_series_are_found():
     row = drifting.measured("normal", 12, np.random.default_rng(4))
+    assert row["pages_with_alarms"] <= 1  # before these two are there
     assert row["step_found"] >= 0.9
     assert row["slope_found"] >= 0.9
     assert row["step_held"] >= 0.7
@@ -91,6 +90,7 @@ def test_a_step_and_a_slope_among_unchanged_series_are_found():
 
 def test_a_larger_step_is_found_beside_series_with_two_states():
     row = drifting.measured("states-0.9-0.3%", 4, np.random.default_rng(5))
+    assert row["pages_with_alarms"] <= 1
     assert row["step_found"] >= 0.6
 
 

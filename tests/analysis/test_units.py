@@ -4,7 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from kernel_matrix.analysis.units import compare_units, variance_between
+from kernel_matrix.analysis.timed_sessions import measured_in
+from kernel_matrix.analysis.units import between_units, compare_units, variance_between
+from tests.analysis.made import cells as table_of
 from tests.analysis.noisy import answers, measured
 
 
@@ -66,12 +68,18 @@ def simulated(dice, *, units=3, nights=6, cells=20, night=0.01, common=0.0):
     ]
 
 
+def bounds(rows):
+    """The answer ``units`` about times, asked alone: ``variance`` computes much that is not looked at here."""
+    _models, boards = between_units(measured_in(table_of(rows), ()))
+    return boards.table.filter(pl.col("of") == "time")
+
+
 @pytest.mark.parametrize("options", [{"night": 0.01}, {"night": 0.003, "common": 0.02}, {"units": 2, "nights": 8}])
 def test_bounds_of_units_hold_where_nights_differ(options):
     dice = np.random.default_rng(8)
     held = []
     for _ in range(40):
-        table = answers(simulated(dice, cells=6, **options))["units"].table.filter(pl.col("of") == "time")
+        table = bounds(simulated(dice, cells=6, **options))
         held += [low <= 0 <= high for low, high in table.select("low_percent", "high_percent").rows()]
         assert set(table["bounds_from"]) == {"its nights"}
     assert np.mean(held) == pytest.approx(0.95, abs=0.06)
@@ -79,7 +87,7 @@ def test_bounds_of_units_hold_where_nights_differ(options):
 
 def test_bounds_of_units_with_one_night_assume_that_runs_differ():
     dice = np.random.default_rng(9)
-    table = answers(simulated(dice, nights=1, night=0.0, cells=200))["units"].table.filter(pl.col("of") == "time")
+    table = bounds(simulated(dice, nights=1, night=0.0, cells=200))
     width = table["high_percent"] - table["low_percent"]
     assert set(table["bounds_from"]) == {"cells, and a default for runs"}
     assert width.min() > 1.0
@@ -122,6 +130,6 @@ def test_bounds_rest_on_what_cells_are_worth():
         for unit in units
         for row in measured(dice, spread=0.05, sessions=1, candidate=f"softmax/{number}", gpu_uuid=unit)
     ]
-    table = answers(rows)["units"].table.filter((pl.col("of") == "time") & (pl.col("unit") == "GPU-a"))
+    table = bounds(rows).filter(pl.col("unit") == "GPU-a")
     assert table["cells"].item() == 40
     assert table["high_percent"].item() - table["low_percent"].item() > 10

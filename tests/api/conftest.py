@@ -1,4 +1,4 @@
-"""The example set, merged once: opening its 583 records takes seconds."""
+"""A checkout whose example set is merged already: opening its 583 records takes seconds."""
 
 from __future__ import annotations
 
@@ -6,17 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import kernel_matrix
-
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="session")
-def example_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tables of ``results/example-h200``."""
-    out = tmp_path_factory.mktemp("example") / "tables"
-    kernel_matrix.merge(ROOT / "results" / "example-h200", out)
-    return out
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import typer
 
-import kernel_matrix
 from kernel_matrix.cli import build_app
 from kernel_matrix.toml_text import parse_toml
 from tests.baddays.field import PRELOADED
@@ -97,17 +96,9 @@ class Reader:
         )
 
 
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory):
-    """Tables of the example set."""
-    folder = tmp_path_factory.mktemp("tables")
-    kernel_matrix.merge([ROOT / "results" / "example-h200"], folder)
-    return folder
-
-
 @pytest.fixture
-def reader(tmp_path, tables):
-    return Reader(tmp_path, tables)
+def reader(tmp_path, example_tables):
+    return Reader(tmp_path, example_tables)
 
 
 @pytest.mark.torch

@@ -10,7 +10,6 @@ import pytest
 from kernel_matrix.analysis.audit import Severity, audit, chosen
 from kernel_matrix.analysis.audit.boards import stands_for
 from kernel_matrix.analysis.tables import open_tables
-from kernel_matrix.results.merge import merge
 from tests.analysis.audit.planted import heard
 from tests.analysis.made import cell, tables
 
@@ -132,31 +131,33 @@ def test_published_times_odd_cell_of_a_gpu_is_found(kernelbench):
     }
 
 
-def test_published_times_say_the_same_through_the_import(tmp_path):
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory):
+    """The same times as tables of the import."""
     foreign = pytest.importorskip("kernel_matrix.results.importing")
     if not TIMING.is_dir():
         pytest.skip(f"{TIMING} is not here")
-    foreign.import_results([TIMING], tmp_path)
-    found = errors(open_tables([tmp_path]))
+    folder = tmp_path_factory.mktemp("imported")
+    foreign.import_results([TIMING], folder)
+    return open_tables([folder])
+
+
+def test_published_times_say_the_same_through_the_import(imported):
+    found = errors(imported)
     assert {row["gpu"] for row in found["two_boards"]} == {"A100_modal", "A10G_modal"}
     assert {row["gpu"] for row in found["wrong_board"]} == {"A10G_modal"}
     assert set(found) == {"two_boards", "wrong_board"}
 
-    versions = {row["gpu"]: row["count"] for row in heard("mixed_problems", open_tables([tmp_path]))}
+    versions = {row["gpu"]: row["count"] for row in heard("mixed_problems", imported)}
     assert versions == {"H100_Modal": 238, "H100_PCIe_LambdaLabs": 238}
 
 
-def test_another_version_of_the_problems_is_found_without_contents(tmp_path):
-    foreign = pytest.importorskip("kernel_matrix.results.importing")
-    if not TIMING.is_dir():
-        pytest.skip(f"{TIMING} is not here")
-    foreign.import_results([TIMING], tmp_path)
-    whole = open_tables([tmp_path])
-    bare = whole.cells.with_columns(problem_sha256=pl.lit(None, pl.String()))
+def test_another_version_of_the_problems_is_found_without_contents(imported):
+    bare = imported.cells.with_columns(problem_sha256=pl.lit(None, pl.String()))
     one = bare.filter(pl.col("gpu").is_in(["H100_Modal", "A100_modal", "L40S_modal", "L4_modal", "T4_modal"]))
-    assert {row["gpu"] for row in heard("mixed_problems", replace(whole, cells=one))} == {"H100_Modal"}
+    assert {row["gpu"] for row in heard("mixed_problems", replace(imported, cells=one))} == {"H100_Modal"}
     others = one.filter(pl.col("gpu") != "H100_Modal")
-    assert heard("mixed_problems", replace(whole, cells=others)) == []
+    assert heard("mixed_problems", replace(imported, cells=others)) == []
 
 
 def test_published_rates_have_no_error(tmp_path):
@@ -171,9 +172,8 @@ def test_published_rates_have_no_error(tmp_path):
     assert heard("no_bound", golden) == []
 
 
-def test_own_example_has_no_error_and_known_warnings(tmp_path):
-    merge([ROOT / "results" / "example-h200"], tmp_path)
-    tables = open_tables([tmp_path])
-    assert errors(tables) == {}
-    said = {check.name for check, found in audit(tables, chosen([])) if not found.is_empty()}
+def test_own_example_has_no_error_and_known_warnings(merged_example):
+    found = [check for check, rows in audit(open_tables([merged_example]), chosen([])) if not rows.is_empty()]
+    assert [check.name for check in found if check.severity is Severity.ERROR] == []
+    said = {check.name for check in found}
     assert said <= {"accused_once", "drift", "baselines_apart", "scattered"}

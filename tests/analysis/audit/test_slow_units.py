@@ -8,13 +8,17 @@ import pytest
 
 from benchmarks import slow_units
 from kernel_matrix.analysis.audit import objections
+from kernel_matrix.analysis.tables import open_tables
 from tests.analysis.audit.planted import heard
 from tests.analysis.made import cell, tables
 
 
 @pytest.fixture(scope="module")
-def real():
-    return slow_units.real_noise(slow_units.RECORDS)
+def real(merged_example):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slow_units, "merge", lambda _records, _folder: None)
+        patch.setattr(slow_units, "open_tables", lambda _folders: open_tables([merged_example]))
+        return slow_units.real_noise(slow_units.RECORDS)
 
 
 @pytest.mark.parametrize("design", ["4 boards", "8 boards", "8 boards, each cell on 2", "3 boards, 3 nights"])
