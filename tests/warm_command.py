@@ -102,8 +102,8 @@ def command_text(*, program: Sequence[str] = REAL) -> str:
     return f'#!/bin/sh\nexec {shlex.join(client)} "$@"\n'
 
 
-def needs_new_python(environment: Mapping[str, str]) -> bool:
-    """Return whether ``environment`` names libraries, as ``LD_PRELOAD`` does: only a new process loads them."""
+def names_libraries(environment: Mapping[str, str]) -> bool:
+    """Return whether ``environment`` says which libraries a new process loads, or where it finds them."""
     return any(name.startswith("LD_") for name in environment)
 
 
@@ -133,7 +133,8 @@ def start_listening(command: Sequence[str], environment: Mapping[str, str]) -> s
     Returns:
         The socket's path.
     """
-    folder = tempfile.mkdtemp(prefix="km-warm-")
+    # Not in a folder that a test has set for itself: it looks for what is left, and the path of a socket must be short.
+    folder = tempfile.mkdtemp(prefix="km-warm-", dir=os.environ.get("TMPDIR", "/tmp"))
     atexit.register(shutil.rmtree, folder)
     path = f"{folder}/socket"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:  # open there alone
@@ -160,8 +161,10 @@ def serve_each(listening: socket.socket, serve: Callable[[socket.socket], None])
         with asking:
             if os.fork() == 0:
                 listening.close()
-                serve(asking)
-                os._exit(0)
+                try:
+                    serve(asking)
+                finally:
+                    os._exit(0)
 
 
 def serve(asking: socket.socket) -> None:
@@ -176,8 +179,9 @@ def serve(asking: socket.socket) -> None:
         _become(*json.loads(order), streams=streams)
     for descriptor in streams:
         os.close(descriptor)
-    asking.sendall(warm_client.NUMBER.pack(child))
-    asking.sendall(warm_client.NUMBER.pack(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
+    with suppress(ConnectionError):  # who asked may have been killed
+        asking.sendall(warm_client.NUMBER.pack(child))
+        asking.sendall(warm_client.NUMBER.pack(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
 
 
 def _become(
@@ -198,7 +202,7 @@ def _become(
             os.dup2(source, target)
             os.close(source)
         os.chdir(folder)
-        if needs_new_python(environment) and not _load_libraries(environment):
+        if names_libraries(environment) and not _load_libraries(environment):
             os.execve(sys.executable, [sys.executable, *program, *arguments], environment)
         os.environ.clear()
         os.environ.update(environment)

@@ -29,7 +29,7 @@ from typing import IO, NoReturn
 from kernel_matrix.inside import confine
 from kernel_matrix.sandboxes import process
 from kernel_matrix.sandboxes.supervised_process import SupervisedProcess
-from tests.warm_command import needs_new_python, serve_each, start_listening
+from tests.warm_command import names_libraries, serve_each, start_listening
 
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = ("kernel_matrix.inside.confine",)
@@ -126,7 +126,7 @@ def warm_sources() -> Mapping[str, str]:
 def _fork_source(theirs: socket.socket) -> bool:
     """Ask the process of :func:`warm_sources` for a source that serves ``theirs``; return whether it could be asked."""
     path = os.environ.get(_WARM)
-    if path is None or needs_new_python(os.environ):
+    if path is None or names_libraries(os.environ):
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
         try:
