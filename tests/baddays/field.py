@@ -74,6 +74,7 @@ workspace = "workspace"
 """A fleet of this machine alone."""
 
 LABEL = "kernel-matrix.run"
+PACKAGES = f"{ROOT / 'runner'}:{ROOT}"
 CONTROL_GROUPS = "/sys/fs/cgroup/"
 
 PRELOADED = (str(ROOT / "tests" / "sim" / "launch_preloaded.py"),)
@@ -93,6 +94,12 @@ class Field:
     """What Python is started on."""
 
     @property
+    def command(self) -> tuple[str, ...]:
+        """The words that start ``kernel-matrix``, where little of this environment is passed on."""
+        variables = {"PYTHONPATH": PACKAGES, **self._warm}
+        return ("env", *(f"{name}={value}" for name, value in variables.items()), sys.executable, *self.program)
+
+    @property
     def results(self) -> Path:
         return self.root / "results"
 
@@ -108,6 +115,11 @@ class Field:
         """Select candidates by glob; ``more`` goes to the end of the file."""
         text = MATRIX.format(torch=_installed("torch"), triton=_installed("triton"), select=json.dumps(select))
         (self.root / "matrix.toml").write_text(text + more)
+
+    def slow_down(self, seconds: float) -> None:
+        """Let each candidate wait when it is loaded: a run goes on long enough for what a test does to it."""
+        for path in self.candidates.glob("*.py"):
+            path.write_text(f"import time\ntime.sleep({seconds})\n{path.read_text()}")
 
     def start(self, *args: str, **environment: str) -> Program:
         """Start a verb; its output comes through pipes."""
@@ -168,10 +180,13 @@ class Field:
             "TMPDIR": str(self.scratch),
             "KERNEL_MATRIX_LOCK_DIR": str(self.lock_dir),
             "KERNEL_MATRIX_CACHE_DIR": str(self.root / "cache"),
-            "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}",
+            "PYTHONPATH": PACKAGES,
         }
-        warm = warm_sources() if self.program == PRELOADED else {}
-        return {**os.environ, **self.environment, **own, **warm, **more}
+        return {**os.environ, **self.environment, **own, **self._warm, **more}
+
+    @property
+    def _warm(self) -> Mapping[str, str]:
+        return warm_sources() if self.program == PRELOADED else {}
 
 
 @contextmanager
@@ -194,6 +209,11 @@ def new_field(
         made = Field(root, Path(scratch), root / "locks", environment or {}, program=program)
         made.write_matrix("tiny/honest")
         yield made
+
+
+def local_fleet(place: Field) -> str:
+    """Return a fleet of this machine alone, whose jobs start what ``place`` starts."""
+    return f"{LOCAL_FLEET}command = {json.dumps(place.command)}\n"
 
 
 def events(lines: str | Sequence[str]) -> list[dict[str, Any]]:

@@ -54,6 +54,11 @@ class Preloaded:
         sys.stderr.write(end.log_tail)
         return end.code
 
+    def poll(self) -> int | None:
+        """Its exit code, if it has ended."""
+        end = self._process.wait(0)
+        return None if end is None else end.code
+
     def kill(self) -> None:
         """End it, and all it has started."""
         self._process.kill()
@@ -133,17 +138,24 @@ class SessionProcesses:
 
 
 @pytest.fixture
-def processes(tmp_path: Path) -> Iterator[SessionProcesses]:
-    """The processes of a session, none of them started."""
-    started = SessionProcesses(tmp_path)
-    yield started
-    started.end()
+def started(tmp_path: Path) -> Iterator[SessionProcesses]:
+    """The processes of a session, none of them there yet; each will be a new Python."""
+    made = SessionProcesses(tmp_path)
+    yield made
+    made.end()
 
 
 @pytest.fixture
-def run_session(fork_source: None, tmp_path: Path) -> Iterator[RunSession]:
+def processes(fork_source: None, tmp_path: Path) -> Iterator[SessionProcesses]:
+    """The processes of a session, none of them there yet; each will be a fork."""
+    made = SessionProcesses(tmp_path, preloaded=True)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def run_session(processes: SessionProcesses) -> RunSession:
     """Run one session of ``candidate`` against ``problem`` (sources) and return the judge's report."""
-    processes = SessionProcesses(tmp_path, preloaded=True)
 
     def run(candidate: str, problem: str = SOFTMAX, library: str = "", **changes: Any) -> SessionReport:
         job = make_job(**changes)
@@ -154,8 +166,7 @@ def run_session(fork_source: None, tmp_path: Path) -> Iterator[RunSession]:
         assert processes.start_judge().wait(90) == 0
         return processes.report()
 
-    yield run
-    processes.end()
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -66,9 +66,11 @@ class CountedMemory:
         Raises:
             torch.OutOfMemoryError: If there is too little memory.
         """
-        place, nbytes, thread = storage.data_ptr(), storage.nbytes(), threading.get_ident()
-        is_lent = any(start <= place < start + size for start, size in list(self._arenas.items()))
-        if nbytes < UNCOUNTED or is_lent or storage._cdata in self._storages:
+        nbytes = storage.nbytes()
+        if nbytes < UNCOUNTED or storage._cdata in self._storages:
+            return
+        place, thread = storage.data_ptr(), threading.get_ident()
+        if any(start <= place < start + size for start, size in list(self._arenas.items())):
             return
         self._reserve(thread, self._used[thread] + nbytes)
         self._used[thread] += nbytes
@@ -166,7 +168,8 @@ class _Counting(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, _types: Any, arguments: Any = (), named: Any = None) -> Any:
         result = function(*arguments, **(named or {}))
-        for one in tree_leaves(result):
+        # Nearly all results are single tensors, and there are very many.
+        for one in (result,) if isinstance(result, torch.Tensor) else tree_leaves(result):
             if isinstance(one, torch.Tensor) and one.device.type == "cpu":
                 self._memory.count(one.untyped_storage())
         return result

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.baddays.field import REAL, new_field
+from tests.baddays.field import PRELOADED, new_field
 from tests.executors.engines.slurm_lab import missing_programs, slurm_lab
 from tests.executors.fleet.faults import write_fleet
 from tests.executors.fleet.slurm_faults import ENGINE
-
-ROOT = Path(__file__).parents[3]
 
 
 def pytest_collection_modifyitems(items):
@@ -34,7 +32,7 @@ def lab(tmp_path_factory):
 @pytest.fixture
 def field(tmp_path, lab):
     """A folder with a matrix and ``fleet.toml``, whose commands talk to the cluster."""
-    environment = {**lab.environment, "PYTHONPATH": str(ROOT / "runner")}
-    with new_field(tmp_path, environment=environment) as made:
-        write_fleet(made, ENGINE, *REAL)
+    with new_field(tmp_path, program=PRELOADED, environment=lab.environment) as made:
+        write_fleet(made, ENGINE)
+        made.call("--version")  # starts what commands are forked from, before a run that waits for nobody
         yield made

@@ -8,16 +8,15 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from tests.baddays.field import ROOT, Field
+from tests.baddays.field import Field
 
 FLEET = """
 [[sites]]
@@ -51,13 +50,12 @@ def prepare(place: Field, engine: str, cells: int, seconds: float) -> None:
         seconds: Of each.
     """
     write_copies(place, cells)
-    write_fleet(place, engine, str(PLAYER), str(seconds))
+    write_fleet(replace(place, program=(str(PLAYER), str(seconds))), engine)
 
 
-def write_fleet(place: Field, engine: str, *program: str, sandbox: str = "process") -> None:
-    """Write a fleet file of one site, whose nodes start Python on ``program`` with this checkout's packages."""
-    start = ["env", f"PYTHONPATH={ROOT / 'runner'}:{ROOT}", sys.executable, *program]
-    text = FLEET.format(sandbox=sandbox, resources=json.dumps(["cpu"]), command=json.dumps(start), engine=engine)
+def write_fleet(place: Field, engine: str, *, sandbox: str = "process") -> None:
+    """Write a fleet file of one site, whose nodes start what ``place`` starts."""
+    text = FLEET.format(sandbox=sandbox, resources='["cpu"]', command=json.dumps(place.command), engine=engine)
     (place.root / "fleet.toml").write_text(text)
 
 

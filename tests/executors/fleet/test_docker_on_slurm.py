@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.baddays.field import REAL, Field, new_field
+from tests.baddays.field import Field, new_field
 from tests.baddays.living import MODULES, containers, is_frozen, until
 from tests.executors.engines.slurm_lab import SlurmLab
 from tests.executors.fleet.faults import write_fleet
@@ -23,7 +23,7 @@ NAMES = ("honest", "wrong")
 def field(tmp_path, cpu_lock, lab):
     """A folder whose fleet file names the cluster, with Docker on its nodes."""
     with new_field(tmp_path, cpu_lock, environment=lab.environment) as made:
-        write_fleet(made, ENGINE, *REAL, sandbox="docker")
+        write_fleet(made, ENGINE, sandbox="docker")
         made.write_matrix(*(f"tiny/{name}" for name in NAMES))
         yield made
 

@@ -6,8 +6,14 @@ import json
 import signal
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
+
+from tests.baddays.field import PRELOADED
+from tests.executors.fleet.faults import write_fleet
+from tests.executors.fleet.slurm_faults import ENGINE
+from tests.warm_command import REAL
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 NAMES = ("answers_twice", "closes_the_socket", "deletes_itself", "exits_with_an_odd_code", "honest", "wrong")
@@ -32,6 +38,7 @@ def at_home(field):
 
 def test_records_of_all_cells_come_home(field):
     select(field, *NAMES)
+    write_fleet(replace(field, program=REAL), ENGINE)  # as users' nodes start it
     ran = field.call("run", "--fleet", "fleet.toml")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "all as expected" in ran.stdout
@@ -44,6 +51,7 @@ def test_records_of_all_cells_come_home(field):
 
 def test_jobs_of_a_killed_head_go_on_and_nothing_runs_twice(field, lab):
     select(field, *NAMES)
+    field.slow_down(3)
     with field.start("run", "--fleet", "fleet.toml") as head:
         lab.wait_until(lambda: at_home(field) > 0)
         head.send_signal(signal.SIGKILL)
@@ -55,6 +63,7 @@ def test_jobs_of_a_killed_head_go_on_and_nothing_runs_twice(field, lab):
 
 def test_what_a_killed_head_left_is_listed_and_collected(field, lab):
     select(field, *NAMES)
+    field.slow_down(3)
     with field.start("run", "--fleet", "fleet.toml") as head:
         lab.wait_until(lambda: at_home(field) > 0)
         head.send_signal(signal.SIGKILL)
@@ -73,6 +82,7 @@ def test_what_a_killed_head_left_is_listed_and_collected(field, lab):
 
 def test_interrupted_run_leaves_no_job_and_goes_on(field, lab):
     select(field, *NAMES)
+    field.slow_down(3)
     with field.start("run", "--fleet", "fleet.toml") as head:
         lab.wait_until(lambda: at_home(field) > 0)
         head.send_signal(signal.SIGINT)
@@ -85,6 +95,7 @@ def test_interrupted_run_leaves_no_job_and_goes_on(field, lab):
 
 def test_cells_of_a_dead_node_run_elsewhere(field, lab):
     select(field, *NAMES)
+    field.slow_down(3)
     with field.start("run", "--fleet", "fleet.toml") as head:
         lab.wait_until(lambda: at_home(field) > 0)
         (node,) = set(lab.call("squeue", "-h", "-t", "running", "-o", "%N").split())
@@ -97,6 +108,7 @@ def test_cells_of_a_dead_node_run_elsewhere(field, lab):
 
 def test_controller_that_is_killed_and_forgets_costs_no_cell(field, lab):
     select(field, *NAMES)
+    field.slow_down(3)
     with field.start("run", "--fleet", "fleet.toml") as head:
         lab.wait_until(lambda: at_home(field) > 0)
         lab.kill("slurmctld")
@@ -111,7 +123,7 @@ def test_controller_that_is_killed_and_forgets_costs_no_cell(field, lab):
     [
         (('partition = "night"', 'partition = "nigth"'), "no partition is 'nigth'; did you mean 'night'?"),
         (('gpus = ["cpu"]', 'gpus = ["b200"]'), "the site has no b200; it has h200, l40s, cpu"),
-        (('"-m", "kernel_matrix"', '"-m", "no_such_module"'), "No module named no_such_module"),
+        ((json.dumps(*PRELOADED), '"-m", "no_such_module"'), "No module named no_such_module"),
     ],
 )
 def test_site_that_cannot_run_is_told_before_anything(field, change, said):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from tests.baddays.field import LOCAL_FLEET, new_field
+from tests.baddays.field import PRELOADED, local_fleet, new_field
 from tests.baddays.living import until
 from tests.executors.fleet.faults import fill, make_room, small_disk
 
@@ -25,9 +24,8 @@ ROOM_FOR_A_CHUNK = 20 << 10
 @pytest.fixture
 def field(tmp_path):
     """A fleet of this machine with a small disk as its workspace, whose node was described while there was room."""
-    root = Path(__file__).parents[3] / "runner"
-    with new_field(tmp_path, environment={"PYTHONPATH": str(root)}) as made:
-        (made.root / "fleet.toml").write_text(LOCAL_FLEET)
+    with new_field(tmp_path, program=PRELOADED) as made:
+        (made.root / "fleet.toml").write_text(local_fleet(made))
         made.write_matrix(*(f"tiny/{name}" for name in NAMES))
         with small_disk(made.root / "workspace", "1m") as why_not:
             if why_not:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.baddays.field import LOCAL_FLEET, new_field
+from tests.baddays.field import LOCAL_FLEET, PRELOADED, local_fleet, new_field
 from tests.baddays.living import until
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
@@ -19,9 +19,9 @@ NAMES = ("answers_twice", "closes_the_socket", "honest", "wrong")
 
 @pytest.fixture
 def field(tmp_path):
-    root = Path(__file__).parents[3] / "runner"
-    with new_field(tmp_path, environment={"PYTHONPATH": str(root)}) as made:
-        (made.root / "fleet.toml").write_text(LOCAL_FLEET)
+    with new_field(tmp_path, program=PRELOADED) as made:
+        (made.root / "fleet.toml").write_text(local_fleet(made))
+        made.call("--version")  # starts what commands are forked from, before a run that waits for nobody
         made.write_matrix(*(f"tiny/{name}" for name in NAMES))
         yield made
 
@@ -31,12 +31,14 @@ def candidates(field):
 
 
 def test_records_of_all_cells_come_home(field):
+    (field.root / "fleet.toml").write_text(LOCAL_FLEET)  # without a command, as most have it
     ran = field.call("run", "--fleet", "fleet.toml")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert candidates(field) == dict.fromkeys(NAMES, 1)
 
 
 def test_process_of_a_killed_head_goes_on(field):
+    field.slow_down(3)
     with field.start("run", "--fleet", "fleet.toml") as head:
         until(field.records)
         head.send_signal(signal.SIGKILL)
@@ -46,6 +48,7 @@ def test_process_of_a_killed_head_goes_on(field):
 
 
 def test_cancelled_process_ends_and_its_records_are_collected(field):
+    field.slow_down(3)
     with field.start("run", "--fleet", "fleet.toml") as head:
         until(field.records)
         head.send_signal(signal.SIGKILL)
@@ -56,6 +59,7 @@ def test_cancelled_process_ends_and_its_records_are_collected(field):
 
 
 def test_second_head_is_refused_and_cancel_ends_the_first(field):
+    field.slow_down(3)
     with field.start("run", "--fleet", "fleet.toml") as head:
         until(field.records)
         for command in (("run", "--fleet", "fleet.toml"), ("fleet", "collect")):
@@ -69,6 +73,7 @@ def test_second_head_is_refused_and_cancel_ends_the_first(field):
 
 
 def test_head_on_another_machine_is_not_ended(field):
+    field.slow_down(3)
     with field.start("run", "--fleet", "fleet.toml") as head:
         until(field.records)
         path = field.store / "fleet.lock"
@@ -109,7 +114,7 @@ def break_site(field, *others):
 
 
 def test_cells_of_a_broken_site_run_elsewhere(field):
-    break_site(field, LOCAL_FLEET.replace('"workspace"', '"other"'))
+    break_site(field, local_fleet(field).replace('"workspace"', '"other"'))
     field.call("run", "--fleet", "fleet.toml")
     assert candidates(field) == dict.fromkeys(NAMES, 1)
 

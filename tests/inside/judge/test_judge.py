@@ -216,19 +216,19 @@ def connected(folder):
     return (folder / "judge.sock").exists()
 
 
-def test_judge_and_workers_import_nothing_before_the_job(processes):
+def test_judge_and_workers_import_nothing_before_the_job(started):
     marked = "import pathlib\npathlib.Path('loaded').touch()\n" + textwrap.dedent(GOOD)
-    workers = [processes.start_worker(CANDIDATE, marked), processes.start_worker(EAGER, SOFTMAX)]
-    judge = processes.start_judge()
-    until(lambda: connected(processes.root / "channel" / "candidate"))
+    workers = [started.start_worker(CANDIDATE, marked), started.start_worker(EAGER, SOFTMAX)]
+    judge = started.start_judge()
+    until(lambda: connected(started.root / "channel" / "candidate"))
     with pytest.raises(subprocess.TimeoutExpired):
         judge.wait(2)
     assert [worker.poll() for worker in workers] == [None, None]
-    assert not (processes.root / "loaded").exists()
-    processes.begin(make_job(protocol=replace(QUICK, time=False)), SOFTMAX)
+    assert not (started.root / "loaded").exists()
+    started.begin(make_job(protocol=replace(QUICK, time=False)), SOFTMAX)
     assert judge.wait(60) == 0
-    assert (processes.root / "loaded").exists()
-    report = processes.report()
+    assert (started.root / "loaded").exists()
+    report = started.report()
     assert report.status is Status.PASSED, report.evidence
     phases = {"import", "wait", "connect", "open", "load", "controls", "verify", "total"}
     assert set(report.durations_s) == phases

@@ -53,6 +53,12 @@ class Device:
         return self.ns / 1e9
 
 
+@pytest.fixture(autouse=True)
+def little_memory(monkeypatch):
+    """How long a fill takes is what the test says, however much is filled."""
+    monkeypatch.setattr(quiet_device, "FILLED_BYTES", 1 << 10)
+
+
 @pytest.fixture
 def opened(monkeypatch):
     """Makes a device that has been learnt; its fills are counted from then on."""
