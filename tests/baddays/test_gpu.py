@@ -34,6 +34,8 @@ LONG_ENOUGH_S = 0.5
 """A runner that does not wait has gone on by then."""
 A_FEW_LOOKS = 6
 """One that had begun before, and whole ones after it, however many questions a look has."""
+of_one_vendor = pytest.mark.parametrize("board", ["nvidia"], indirect=True)
+"""Where vendors differ only in what ``tests/lease`` and ``tests/platforms`` see of each: a cell takes half a minute."""
 
 
 def visit(field):
@@ -82,6 +84,7 @@ def test_where_settings_are_forbidden_none_is_ever_called(gpu_field, policy):
     assert all(("KERNEL_MATRIX_GPU_SETTINGS=forbid" in host["clock_reason"]) == (policy == "lock") for host in hosts)
 
 
+@of_one_vendor
 def test_the_hosts_own_file_forbids_as_well(gpu_field):
     (gpu_field.root / "host.toml").write_text('gpu_settings = "forbid"\n')
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock")
@@ -99,6 +102,7 @@ def test_required_locks_with_forbidden_settings_are_not_tried(gpu_field):
     assert (gpu_field.driver.log(), gpu_field.records()) == ([], [])
 
 
+@of_one_vendor
 @pytest.mark.parametrize(("policy", "code", "status"), [("lock", 0, "passed"), ("require", 4, "clocks_not_held")])
 def test_without_the_right_to_lock(gpu_field, policy, code, status):
     gpu_field.change(unprivileged=1)
@@ -112,6 +116,7 @@ def test_without_the_right_to_lock(gpu_field, policy, code, status):
     assert gpu_field.left_behind() == []
 
 
+@of_one_vendor
 @pytest.mark.parametrize(("policy", "code", "status"), [("lock", 0, "passed"), ("require", 4, "clocks_not_held")])
 def test_a_lock_that_is_not_obeyed(gpu_field, policy, code, status):
     gpu_field.change(lock_ignored=1)
@@ -160,6 +165,7 @@ def test_reset_that_falsely_reports_success_is_not_confirmed(gpu_field):
     assert gpu_field.board.not_reset in record["host"]["clocks"]["reset_reason"]
 
 
+@of_one_vendor
 def test_a_process_that_is_there_before_is_waited_for(gpu_field):
     gpu_field.write_gpu_matrix("tiny/honest")
     with gpu_field.stranger():
@@ -176,6 +182,7 @@ def test_a_process_that_is_there_before_is_waited_for(gpu_field):
     assert record["host"]["phases_s"]["lease_wait"] >= LONG_ENOUGH_S
 
 
+@of_one_vendor
 def test_a_process_that_stays_makes_the_gpu_busy(gpu_field):
     gpu_field.write_gpu_matrix("tiny/honest", gpu_wait_s=0.3, infra_retries=0, clocks="lock")
     with gpu_field.stranger() as pid:
@@ -189,6 +196,7 @@ def test_a_process_that_stays_makes_the_gpu_busy(gpu_field):
     assert gpu_field.outcomes() == [(1, "gpu_busy"), (2, "passed")]
 
 
+@of_one_vendor
 @pytest.mark.parametrize("phase", ["load", "verify", "time"])
 def test_foreign_process_in_any_phase_spoils_only_that_attempt(gpu_field, phase):
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", **LONG)
@@ -209,6 +217,7 @@ def test_foreign_process_in_any_phase_spoils_only_that_attempt(gpu_field, phase)
     assert gpu_field.left_behind() == []
 
 
+@of_one_vendor
 def test_samples_beside_a_stranger_are_marked_one_by_one(gpu_field):
     gpu_field.write_gpu_matrix("tiny/honest", **LONG, infra_retries=0)
     gpu_field.write_pausing("time", call_s=0.05)  # so that it is timed for long after the stranger has left
@@ -227,6 +236,7 @@ def test_samples_beside_a_stranger_are_marked_one_by_one(gpu_field):
     }
 
 
+@of_one_vendor
 def test_foreign_process_in_each_attempt_makes_cell_contended(gpu_field):
     gpu_field.write_gpu_matrix("tiny/honest", **LONG)
     gpu_field.write_pausing("verify")
@@ -240,7 +250,12 @@ def test_foreign_process_in_each_attempt_makes_cell_contended(gpu_field):
     assert gpu_field.outcomes() == [(1, "contended"), (2, "contended")]
 
 
-@pytest.mark.parametrize("code", ["", "!999"], ids=["lost", "off-the-bus"])
+@pytest.mark.parametrize(
+    ("board", "code"),
+    [("nvidia", ""), ("nvidia", "!999"), ("amd", "")],
+    ids=["nvidia lost", "nvidia off the bus", "amd lost"],
+    indirect=["board"],
+)
 def test_gpu_lost_while_timing_is_quarantined_and_returns_clean(gpu_field, code):
     gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock", **LONG)
     gpu_field.write_pausing("time")

@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 DOCKER = ("--sandbox", "docker")
-MOMENTS = [signal.SIGINT] * 2 + [signal.SIGTERM] * 2 + [signal.SIGKILL] * 5
+MOMENTS = [signal.SIGINT, signal.SIGTERM] + [signal.SIGKILL] * 4
 """Signals, each at a random moment; ``benchmarks/kills.py`` draws more of them."""
 
 
