@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections import Counter
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,6 +25,12 @@ ALL = cheats()
 ON_CPU = cheats("cpu")
 ON_GPU_ONLY = [cheat for cheat in ALL if cheat.device == "cuda"]
 AT_THE_BOUNDARY = [cheat for cheat in ON_CPU if cheat.boundary]
+ABOUT_TIME = [
+    cheat
+    for cheat in ON_CPU
+    if cheat.group == GROUPS["A"] or cheat.earns < inf or cheat.costs_ms or Status.TIMING_MISMATCH in cheat.expect
+]
+"""What they did shows in their times, if in anything."""
 
 ids = {"ids": lambda cheat: cheat.candidate}
 
@@ -66,51 +73,71 @@ def test_each_cheat_is_placed_as_one_file_of_its_own(tmp_path):
     compile(with_internals("from tests.cheats.worker_internals import (\n    LEARNT_CALLS,\n)\n"), "cheat", "exec")
 
 
-NIGHT_S = 1500  # the first test that needs the night waits for all of it
+NIGHT_S = 1500  # the first test that needs a night waits for all of it
 
 needs_night = pytest.mark.timeout(NIGHT_S)
 
 
-@pytest.fixture(scope="module")
-def night():
-    """All that run on a CPU, by the process sandbox."""
+def spend_here(cheats):
+    """Run them by the process sandbox."""
     if ProcessSandbox().confinement.namespaces == confine.NONE:
         pytest.skip("this machine gives processes no namespaces of their own: cheats need the docker sandbox")
-    return spend(ON_CPU, Stand(sandbox="process", program=(str(LAUNCH),)))
+    return spend(cheats, Stand(sandbox="process", program=(str(LAUNCH),)))
+
+
+@pytest.fixture(scope="module")
+def quiet_night():
+    return spend_here(ABOUT_TIME)
+
+
+@pytest.fixture(scope="module")
+def busy_night():
+    return spend_here([cheat for cheat in ON_CPU if cheat not in ABOUT_TIME])
+
+
+@pytest.fixture(scope="module")
+def ended(quiet_night, busy_night):
+    """Candidate → how it ended, of all that run on a CPU."""
+    return {**quiet_night.ended, **busy_night.ended}
 
 
 @needs_night
 @pytest.mark.torch
-@pytest.mark.alone  # the night of all cheats runs here, and a busy machine hides lies about time
-def test_the_run_is_no_worse_for_it(night):
-    assert (night.code, night.stderr) == (0, "")
-    assert night.ended.keys() == {cheat.candidate for cheat in ON_CPU}
-    assert night.leftovers == []
+@pytest.mark.alone  # all of them run here, and a busy machine hides lies about time
+def test_the_run_is_no_worse_for_those_about_time(quiet_night):
+    assert (quiet_night.code, quiet_night.stderr, quiet_night.leftovers) == (0, "", [])
+
+
+@needs_night
+@pytest.mark.torch
+def test_the_run_is_no_worse_for_the_others(busy_night, ended):
+    assert (busy_night.code, busy_night.stderr, busy_night.leftovers) == (0, "", [])
+    assert ended.keys() == {cheat.candidate for cheat in ON_CPU}
 
 
 @needs_night
 @pytest.mark.torch
 @pytest.mark.parametrize("cheat", ON_CPU, **ids)
-def test_it_does_not_pay(cheat, night):
-    assert night.ended[cheat.candidate].wrong() == ""
+def test_it_does_not_pay(cheat, ended):
+    assert ended[cheat.candidate].wrong() == ""
 
 
 @needs_night
 @pytest.mark.torch
 @pytest.mark.parametrize("cheat", [cheat for cheat in ON_CPU if cheat.finding], **ids)
-def test_its_source_gives_it_away(cheat, night):
-    assert night.ended[cheat.candidate].unread() == ""
+def test_its_source_gives_it_away(cheat, ended):
+    assert ended[cheat.candidate].unread() == ""
 
 
 @needs_night
 @pytest.mark.torch
-def test_one_that_paid_would_be_told(night):
-    honest = night.ended["relu/control_prints"]
-    caught = night.ended["relu/b09_one_element"]
+def test_one_that_paid_would_be_told(ended):
+    honest = ended["relu/control_prints"]
+    caught = ended["relu/b09_one_element"]
     expects = frozenset({Status.INCORRECT_VALUES})
     assert "passed where incorrect_values" in Ended(replace(honest.cheat, expect=expects), honest.record).wrong()
     assert "it costs 60000 ms" in Ended(replace(honest.cheat, costs_ms=60_000), honest.record).wrong()
-    slow = night.ended["relu/a12_works_on_the_host"]
+    slow = ended["relu/a12_works_on_the_host"]
     assert slow.faster_by == 0.0
     assert "0.00× faster, and it earns -1× at most" in Ended(replace(slow.cheat, earns=-1.0), slow.record).wrong()
     assert "on 0 samples" in Ended(honest.cheat, {**honest.record, "sessions": ()}).wrong()
