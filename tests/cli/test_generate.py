@@ -14,7 +14,7 @@ import pytest
 from kernel_matrix.api.serve import ServiceOptions
 from kernel_matrix.api.serve import serving as serving_matrix
 from kernel_matrix.model.evaluation import source_name
-from tests.baddays.field import new_field
+from tests.baddays.field import PRELOADED, new_field
 from tests.generation.recording import serving
 
 pytestmark = pytest.mark.torch
@@ -25,7 +25,7 @@ ANSWERS = ("Write a Triton", "wrong"), ("is not right", "honest"), ("is right", 
 
 @pytest.fixture
 def field(tmp_path):
-    with new_field(tmp_path, environment={"OPENAI_API_KEY": KEY}) as made:
+    with new_field(tmp_path, program=PRELOADED, environment={"OPENAI_API_KEY": KEY}) as made:
         yield made
 
 
@@ -88,6 +88,7 @@ def test_answers_without_code_cost_and_solve_nothing(field):
     assert field.leftovers() == []
 
 
+@pytest.mark.usefixtures("forked_roles")
 def test_service_judges_as_this_host_does(field, answers):
     def results(out):
         found = (json.loads(path.read_text()) for path in (field.root / out / "evaluations").rglob("*.json"))
