@@ -38,6 +38,9 @@ REAL = ("-m", "kernel_matrix")
 RUN_LIMIT_S = 280
 """A run that has not ended by then never will; just below the limit of a test."""
 
+_TEMPORARY = tempfile.gettempdir()
+"""Not a folder that a test sets for itself: it looks for what is left there, and the path of a socket must be short."""
+
 
 def run_piped(
     arguments: Sequence[str],
@@ -133,8 +136,7 @@ def start_listening(command: Sequence[str], environment: Mapping[str, str]) -> s
     Returns:
         The socket's path.
     """
-    # Not in a folder that a test has set for itself: it looks for what is left, and the path of a socket must be short.
-    folder = tempfile.mkdtemp(prefix="km-warm-", dir=os.environ.get("TMPDIR", "/tmp"))
+    folder = tempfile.mkdtemp(prefix="km-warm-", dir=_TEMPORARY)
     atexit.register(shutil.rmtree, folder)
     path = f"{folder}/socket"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:  # open there alone
