@@ -208,6 +208,7 @@ def _become(
             os.execve(sys.executable, [sys.executable, *program, *arguments], environment)
         os.environ.clear()
         os.environ.update(environment)
+        tempfile.tempdir = None  # to be found anew, by this environment
         sys.path[:1] = [folder, *environment.get("PYTHONPATH", "").split(":")]
         sys.argv = [program[-1], *arguments]
         sys.orig_argv = [sys.executable, *program, *arguments]
