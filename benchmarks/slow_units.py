@@ -65,7 +65,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=23)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    real = real_noise(RECORDS)
+    with tempfile.TemporaryDirectory() as folder:
+        merge([RECORDS], Path(folder))
+        real = real_noise(open_tables([Path(folder)]))
     for name, design in DESIGNS.items():
         dice = np.random.default_rng(options.seed)
         healthy = [accused(fleet(real, design, dice, 0.0)) for _ in range(options.fleets)]
@@ -83,11 +85,9 @@ def main() -> None:
         )
 
 
-def real_noise(folder: Path) -> pl.DataFrame:
+def real_noise(tables: Tables) -> pl.DataFrame:
     """Return the ``cell``, its ``size``, and ``off``, the logarithm of each time less the median of its cell."""
-    with tempfile.TemporaryDirectory() as tables:
-        merge([folder], Path(tables))
-        found = sessions(open_tables([Path(tables)]).cells).filter(pl.col("baseline_median_ns") > 0).collect()
+    found = sessions(tables.cells).filter(pl.col("baseline_median_ns") > 0).collect()
     cell = ("problem", "dtype", "workload")
     log = pl.col("baseline_median_ns").log()
     several = found.filter(pl.len().over(cell) > 1).sort(*cell, "record", "session")

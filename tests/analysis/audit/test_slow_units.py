@@ -15,10 +15,7 @@ from tests.analysis.made import cell, tables
 
 @pytest.fixture(scope="module")
 def real(merged_example):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slow_units, "merge", lambda _records, _folder: None)
-        patch.setattr(slow_units, "open_tables", lambda _folders: open_tables([merged_example]))
-        return slow_units.real_noise(slow_units.RECORDS)
+    return slow_units.real_noise(open_tables([merged_example]))
 
 
 @pytest.mark.parametrize("design", ["4 boards", "8 boards", "8 boards, each cell on 2", "3 boards, 3 nights"])
