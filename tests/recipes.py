@@ -25,7 +25,7 @@ class Machine:
         self.field, self.root = field, field.root
         self.programs = self.root / "bin"
         self.programs.mkdir()
-        self.add_program("kernel-matrix", command_text(program=PRELOADED))
+        self.add_program("kernel-matrix", command_text(PRELOADED))
         late = (datetime.now().astimezone() - timedelta(minutes=1)).strftime("%H:%M")
         self.summary = self.root / "summary.md"
         self.environment = {

@@ -1,6 +1,7 @@
-"""Asks the process of :mod:`tests.warm_command` for a command: for tests, and as a program that stands for the command.
+"""Asks the process of :mod:`tests.warm_command` to run a command, for tests and for shell scripts.
 
-As a program it imports next to nothing: ``python -IS warm_client.py SOCKET PROGRAM … -- ARGUMENT …``.
+A script runs it in place of ``kernel-matrix``, so it imports little:
+``python -IS warm_client.py SOCKET PROGRAM … -- ARGUMENT …``.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ def start(
     folder: str,
     environment: Mapping[str, str],
 ) -> tuple[socket.socket, int]:
-    """Have a command started.
+    """Ask for a command to be started.
 
     Returns:
-        The connection, which tells the exit code at its end (:func:`read_number`), and the command's process.
+        The connection, on which the exit code will follow (:func:`read_number`), and the command's process ID.
     """
     asking = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     asking.connect(path)
@@ -41,7 +42,7 @@ def start(
 
 
 def read_number(asking: socket.socket) -> int:
-    """Wait for the next number that is told."""
+    """Wait for the next number from the server: the command's process ID, then its exit code."""
     return int(NUMBER.unpack(asking.recv(NUMBER.size))[0])
 
 

@@ -33,6 +33,8 @@ from typing import NoReturn
 from tests import warm_client
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = f"{ROOT / 'runner'}:{ROOT}"
+"""``PYTHONPATH`` of this checkout and of its tests."""
 REAL = ("-m", "kernel_matrix")
 """The command as users start it."""
 RUN_LIMIT_S = 280
@@ -99,34 +101,33 @@ def run_command(
         return warm_client.read_number(asking)
 
 
-def command_text(*, program: Sequence[str] = REAL) -> str:
-    """Return the text of a shell script that runs the command, in a process forked for it, with its own arguments."""
+def command_text(program: Sequence[str]) -> str:
+    """Return the text of a shell script that runs ``program``, with its own arguments, in a process forked for it."""
     client = (sys.executable, "-IS", warm_client.__file__, _socket(), *program, "--")
     return f'#!/bin/sh\nexec {shlex.join(client)} "$@"\n'
 
 
-def names_libraries(environment: Mapping[str, str]) -> bool:
-    """Return whether ``environment`` says which libraries a new process loads, or where it finds them."""
-    return any(name.startswith("LD_") for name in environment)
-
-
 def _load_libraries(environment: Mapping[str, str]) -> bool:
-    """Load what a new process would find in ``LD_LIBRARY_PATH``; return whether that is all it would do."""
-    variables = {name for name in environment if name.startswith("LD_")}
+    """Load the libraries in ``LD_LIBRARY_PATH``, so that they are found by name.
+
+    Returns:
+        False if only a new process can do what ``environment`` asks for: a library cannot be loaded, or there are other
+        variables of the dynamic linker, as ``LD_PRELOAD``.
+    """
     known = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     folders = [folder for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder not in ("", *known)]
     try:
         for library in (path for folder in folders for path in Path(folder).glob("lib*.so*")):
             ctypes.CDLL(str(library))
     except OSError:
-        return False  # the command is to see this library as it is
-    return variables == {"LD_LIBRARY_PATH"}
+        return False
+    return all(name == "LD_LIBRARY_PATH" for name in environment if name.startswith("LD_"))
 
 
 @cache
 def _socket() -> str:
     """Start the process that is forked from; it ends with this one."""
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}", "OPENBLAS_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": PACKAGES, "OPENBLAS_NUM_THREADS": "1"}
     return start_listening((sys.executable, "-m", "tests.warm_command"), environment)
 
 
@@ -204,11 +205,11 @@ def _become(
             os.dup2(source, target)
             os.close(source)
         os.chdir(folder)
-        if names_libraries(environment) and not _load_libraries(environment):
+        if not _load_libraries(environment):
             os.execve(sys.executable, [sys.executable, *program, *arguments], environment)
         os.environ.clear()
         os.environ.update(environment)
-        tempfile.tempdir = None  # to be found anew, by this environment
+        tempfile.tempdir = None  # looked up again, in this environment
         sys.path[:1] = [folder, *environment.get("PYTHONPATH", "").split(":")]
         sys.argv = [program[-1], *arguments]
         sys.orig_argv = [sys.executable, *program, *arguments]

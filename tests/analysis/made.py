@@ -97,7 +97,7 @@ def cells(rows: Iterable[Mapping[str, Any]]) -> pl.LazyFrame:
 
 
 def frame(name: str, rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """The table ``name`` of ``rows``; missing columns are null."""
+    """Return ``rows`` as the table ``name``; columns that a row does not have are null."""
     kept = list(rows)
     return pl.from_dicts(kept, schema=TABLES[name]) if kept else _EMPTY[name]
 

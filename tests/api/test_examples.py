@@ -10,7 +10,7 @@ import pytest
 
 import kernel_matrix
 from tests.sim.preloaded import warm_sources
-from tests.warm_command import ROOT, run_piped
+from tests.warm_command import PACKAGES, ROOT, run_piped
 
 pytestmark = pytest.mark.torch
 
@@ -22,7 +22,7 @@ MODULES = ["kernel_matrix", *(f"kernel_matrix.api.{path.stem}" for path in sorte
 def test_docstring_examples_are_true(module, checkout):
     # In a process of its own: Docker's client leaves an open socket behind where no daemon answers, as in conftest.py.
     program = (str(Path(__file__).with_name("run_doctests.py")),)
-    environment = {**os.environ, **warm_sources(), "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}"}
+    environment = {**os.environ, **warm_sources(), "PYTHONPATH": PACKAGES}
     ran = run_piped([module], Path.cwd(), environment, program=program)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 

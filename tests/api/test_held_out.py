@@ -11,7 +11,6 @@ import requests
 import kernel_matrix
 from kernel_matrix.api.serve import ServiceOptions, serving
 from tests.api.test_serve import ended, source, submit
-from tests.baddays.field import PRELOADED, new_field
 from tests.generation import recording
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("forked_roles")]
@@ -38,12 +37,11 @@ ENDS = {
 
 
 @pytest.fixture
-def field(tmp_path):
+def field(field):
     """A small matrix whose problem holds a shape out."""
-    with new_field(tmp_path, program=PRELOADED) as made:
-        with (made.root / "problems/tiny/problem.toml").open("a") as file:
-            file.write(f"\n[workloads.{NAME}]\nheld_out = true\nN = {SIZE}\n")
-        yield made
+    with (field.root / "problems/tiny/problem.toml").open("a") as file:
+        file.write(f"\n[workloads.{NAME}]\nheld_out = true\nN = {SIZE}\n")
+    return field
 
 
 @pytest.fixture

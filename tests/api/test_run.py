@@ -14,20 +14,18 @@ from kernel_matrix import EventKind, RunEvent, RunMessage, RunResult, RunStarted
 from kernel_matrix.errors import NothingSelectedError, UsageError
 from kernel_matrix.model.enums import Status
 from kernel_matrix.sandboxes import process
-from tests.baddays.field import PRELOADED, new_field
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("forked_roles")]
 
 
 @pytest.fixture
-def field(tmp_path, monkeypatch):
+def field(field, monkeypatch):
     """A small matrix in the current folder, with locks and temporary folders of its own."""
-    with new_field(tmp_path, program=PRELOADED) as made:
-        made.write_matrix("tiny/honest", "tiny/wrong")
-        monkeypatch.chdir(made.root)
-        monkeypatch.setenv("KERNEL_MATRIX_LOCK_DIR", str(made.lock_dir))
-        monkeypatch.setattr("tempfile.tempdir", str(made.scratch))
-        yield made
+    field.write_matrix("tiny/honest", "tiny/wrong")
+    monkeypatch.chdir(field.root)
+    monkeypatch.setenv("KERNEL_MATRIX_LOCK_DIR", str(field.lock_dir))
+    monkeypatch.setattr("tempfile.tempdir", str(field.scratch))
+    return field
 
 
 def planned(*filters, **options):

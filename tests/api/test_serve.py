@@ -15,15 +15,8 @@ from kernel_matrix.api.make_pairs import make_pairs
 from kernel_matrix.api.serve import ServiceOptions, serving
 from kernel_matrix.errors import UsageError
 from kernel_matrix.model.evaluation import source_name
-from tests.baddays.field import PRELOADED, new_field
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("forked_roles")]
-
-
-@pytest.fixture
-def field(tmp_path):
-    with new_field(tmp_path, program=PRELOADED) as made:
-        yield made
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.pipes import Program
 from tests.sim.preloaded import warm_sources
-from tests.warm_command import REAL, RUN_LIMIT_S, run_piped
+from tests.warm_command import PACKAGES, REAL, RUN_LIMIT_S, run_piped
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -74,7 +74,6 @@ workspace = "workspace"
 """A fleet of this machine alone."""
 
 LABEL = "kernel-matrix.run"
-PACKAGES = f"{ROOT / 'runner'}:{ROOT}"
 CONTROL_GROUPS = "/sys/fs/cgroup/"
 
 PRELOADED = (str(ROOT / "tests" / "sim" / "launch_preloaded.py"),)
@@ -95,7 +94,7 @@ class Field:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The words that start ``kernel-matrix``, where little of this environment is passed on."""
+        """The words that start ``kernel-matrix`` on a fleet's nodes, which get few variables of this environment."""
         variables = {"PYTHONPATH": PACKAGES, **self._warm}
         return ("env", *(f"{name}={value}" for name, value in variables.items()), sys.executable, *self.program)
 
@@ -117,7 +116,7 @@ class Field:
         (self.root / "matrix.toml").write_text(text + more)
 
     def slow_down(self, seconds: float) -> None:
-        """Let each candidate wait when it is loaded: a run goes on long enough for what a test does to it."""
+        """Let each candidate sleep when it is loaded, so that a test can act while the run goes on."""
         for path in self.candidates.glob("*.py"):
             path.write_text(f"import time\ntime.sleep({seconds})\n{path.read_text()}")
 

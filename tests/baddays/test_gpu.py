@@ -35,7 +35,7 @@ LONG_ENOUGH_S = 0.5
 A_FEW_LOOKS = 6
 """One that had begun before, and whole ones after it, however many questions a look has."""
 of_one_vendor = pytest.mark.parametrize("board", ["nvidia"], indirect=True)
-"""Where vendors differ only in what ``tests/lease`` and ``tests/platforms`` see of each: a cell takes half a minute."""
+"""What differs between vendors is only driver calls, which ``tests/lease`` and ``tests/platforms`` check for each."""
 
 
 def visit(field):

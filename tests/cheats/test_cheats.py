@@ -30,7 +30,7 @@ ABOUT_TIME = [
     for cheat in ON_CPU
     if cheat.group == GROUPS["A"] or cheat.earns < inf or cheat.costs_ms or Status.TIMING_MISMATCH in cheat.expect
 ]
-"""What they did shows in their times, if in anything."""
+"""Judged by their times: what a busy machine does to these could change the verdict."""
 
 ids = {"ids": lambda cheat: cheat.candidate}
 
@@ -103,7 +103,7 @@ def ended(quiet_night, busy_night):
 
 @needs_night
 @pytest.mark.torch
-@pytest.mark.alone  # all of them run here, and a busy machine hides lies about time
+@pytest.mark.alone  # they are run for this test, and a busy machine hides lies about time
 def test_the_run_is_no_worse_for_those_about_time(quiet_night):
     assert (quiet_night.code, quiet_night.stderr, quiet_night.leftovers) == (0, "", [])
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.baddays.field import LOCAL_FLEET, PRELOADED, local_fleet, new_field
+from tests.baddays.field import LOCAL_FLEET, local_fleet
 
 GPU = """
 [[gpus]]
@@ -21,11 +21,9 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
-def field(tmp_path):
-    with new_field(tmp_path, program=PRELOADED) as made:
-        (made.root / "fleet.toml").write_text(local_fleet(made))
-        made.write_matrix("tiny/honest")
-        yield made
+def field(field):
+    (field.root / "fleet.toml").write_text(local_fleet(field))
+    return field
 
 
 @pytest.mark.parametrize(

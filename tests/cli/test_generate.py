@@ -109,7 +109,7 @@ def test_service_judges_as_this_host_does(field, answers):
 
 
 def test_killed_generation_goes_on_and_pays_once(field, answers):
-    """What may be paid for twice are the requests on their way at the kill, at most as many as are sent at once."""
+    """Only requests without an answer yet when it is killed may be paid for twice: as many as are sent at once."""
     slow = [{**answer, "delay_s": 0.5} for answer in answers]
     with serving(field.root, *slow) as server:
         with field.start(*words(server)) as first:

@@ -43,7 +43,7 @@ class Reader:
         bin_ = folder / "bin"
         bin_.mkdir()
         program = bin_ / "kernel-matrix"
-        program.write_text(command_text(program=PRELOADED))
+        program.write_text(command_text(PRELOADED))
         program.chmod(0o755)
         (bin_ / "python").symlink_to(sys.executable)
         self.environment = {

@@ -29,7 +29,7 @@ from typing import IO, NoReturn
 from kernel_matrix.inside import confine
 from kernel_matrix.sandboxes import process
 from kernel_matrix.sandboxes.supervised_process import SupervisedProcess
-from tests.warm_command import names_libraries, serve_each, start_listening
+from tests.warm_command import PACKAGES, serve_each, start_listening
 
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = ("kernel_matrix.inside.confine",)
@@ -110,10 +110,13 @@ class Source:
 
 
 def _command(kind: str) -> tuple[Sequence[str], Mapping[str, str]]:
-    """Return the command, and its environment, of a process that imports torch; a socket's descriptor is to follow."""
+    """Return the command of a process that imports torch, its last argument left out, and its environment.
+
+    That argument is the descriptor of the socket to serve.
+    """
     # Without the folder of a run: a test that looks for what a run has left must not find this process.
     settings = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
-    environment = {**settings, **_SETTINGS, "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}"}
+    environment = {**settings, **_SETTINGS, "PYTHONPATH": PACKAGES}
     return (sys.executable, "-s", "-B", "-m", "tests.sim.preloaded", kind), environment
 
 
@@ -126,7 +129,7 @@ def warm_sources() -> Mapping[str, str]:
 def _fork_source(theirs: socket.socket) -> bool:
     """Ask the process of :func:`warm_sources` for a source that serves ``theirs``; return whether it could be asked."""
     path = os.environ.get(_WARM)
-    if path is None or names_libraries(os.environ):
+    if path is None or any(name.startswith("LD_") for name in os.environ):  # only a new process loads what they name
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
         try:
@@ -138,7 +141,7 @@ def _fork_source(theirs: socket.socket) -> bool:
 
 
 def serve_source(asking: socket.socket) -> None:
-    """Be the source that is asked for."""
+    """Become the source that was asked for: serve the socket that is sent."""
     _, descriptors, _, _ = socket.recv_fds(asking, 1, 1)
     asking.close()
     if descriptors:

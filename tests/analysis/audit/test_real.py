@@ -152,7 +152,7 @@ def test_published_times_say_the_same_through_the_import(imported):
     assert versions == {"H100_Modal": 238, "H100_PCIe_LambdaLabs": 238}
 
 
-def test_another_version_of_the_problems_is_found_without_contents(imported):
+def test_another_version_of_problems_is_found_without_contents(imported):
     bare = imported.cells.with_columns(problem_sha256=pl.lit(None, pl.String()))
     one = bare.filter(pl.col("gpu").is_in(["H100_Modal", "A100_modal", "L40S_modal", "L4_modal", "T4_modal"]))
     assert {row["gpu"] for row in heard("mixed_problems", replace(imported, cells=one))} == {"H100_Modal"}

@@ -34,5 +34,5 @@ def field(tmp_path, lab):
     """A folder with a matrix and ``fleet.toml``, whose commands talk to the cluster."""
     with new_field(tmp_path, program=PRELOADED, environment=lab.environment) as made:
         write_fleet(made, ENGINE)
-        made.call("--version")  # starts what commands are forked from, before a run that waits for nobody
+        made.call("--version")  # starts the process that commands are forked from, which takes seconds
         yield made

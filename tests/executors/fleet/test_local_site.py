@@ -21,7 +21,7 @@ NAMES = ("answers_twice", "closes_the_socket", "honest", "wrong")
 def field(tmp_path):
     with new_field(tmp_path, program=PRELOADED) as made:
         (made.root / "fleet.toml").write_text(local_fleet(made))
-        made.call("--version")  # starts what commands are forked from, before a run that waits for nobody
+        made.call("--version")  # starts the process that commands are forked from, which takes seconds
         made.write_matrix(*(f"tiny/{name}" for name in NAMES))
         yield made
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.pipes import Program
-from tests.warm_command import run_piped
+from tests.warm_command import PACKAGES, run_piped
 
 ROOT = Path(__file__).resolve().parents[3]
 NOBODY = "unix:///nonexistent/docker.sock"
@@ -50,7 +50,7 @@ select = "*"
 
 @dataclass(frozen=True)
 class Report:
-    """What the doctor said."""
+    """The exit code and the findings of one ``doctor --json``."""
 
     code: int
     findings: list[dict[str, str]]
@@ -89,7 +89,7 @@ class Clinic:
             "KERNEL_MATRIX_STATE_DIR": str(self.root / "state"),
             "KERNEL_MATRIX_HOST_FILE": str(self.root / "host.toml"),
             "KERNEL_MATRIX_GPU_SETTINGS": "allow",
-            "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}",
+            "PYTHONPATH": PACKAGES,
             "DOCKER_HOST": NOBODY,
             **environment,
         }

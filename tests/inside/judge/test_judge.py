@@ -285,7 +285,7 @@ def test_judge_kept_serves_candidates_one_after_the_other(kept):
     assert not (kept.out / "waiting-4").exists()
 
 
-def test_judge_kept_times_each_candidate_against_the_same_baseline(kept):
+def test_judge_kept_times_candidates_against_the_same_baseline(kept):
     timed = {"protocol": QUICK, "workloads": (WorkloadSpec("smoke"), WorkloadSpec("small", {"rows": 4}))}
     reports = [kept.judged(GOOD, number, seed=f"{number:032x}", **timed) for number in (0, 1)]
     for report in reports:
