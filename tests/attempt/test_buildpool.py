@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 
@@ -49,8 +51,8 @@ def bench(stage):
 def pool(bench):
     """Opens a pool over some devices."""
 
-    def opened(*gpus, workers=2, listener=None):
-        return build_pool(bench[0], {}, gpus or (FIRST,), workers=workers, listener=listener)
+    def opened(*gpus, workers=2, **more):
+        return build_pool(bench[0], {}, gpus or (FIRST,), workers=workers, **more)
 
     return opened
 
@@ -116,6 +118,24 @@ def test_as_many_are_built_at_once_as_there_are_workers(stage, pool):
 def test_builds_leave_cores_for_what_is_timed_on_gpus(cores, devices, builds, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: range(cores))
     assert builds_at_once(devices) == builds
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one core")
+def test_builders_and_what_they_start_use_no_reserved_core(stage, pool):
+    mine = sorted(os.sched_getaffinity(0))
+    seen = []
+
+    def looks(spec):
+        program = "import os; print(*os.sched_getaffinity(0))"
+        seen.append(subprocess.run((sys.executable, "-c", program), check=True, capture_output=True, text=True).stdout)
+        return hands_over(b"artefact")(spec)
+
+    cell = stage.cell("looks", builder=[looks], source="x = 1\n")
+    with pool(reserved=1) as builds:
+        builds.submit([cell])
+        assert builds.result(cell).artifact
+    assert [sorted(map(int, words.split())) for words in seen] == [mine[1:]]
+    assert sorted(os.sched_getaffinity(0)) == mine, "the runner itself may use all"
 
 
 def test_who_listens_is_told_of_each_build(stage, pool):

@@ -1,16 +1,17 @@
-"""What the judge's job names."""
+"""What the judge's job names, and who builders run as."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from kernel_matrix.attempt.role_specs import CellPlacement, judge_job
+from kernel_matrix.attempt.contestants import BASELINE_UID, CANDIDATE_UID, RIVAL_UID
+from kernel_matrix.attempt.role_specs import CellPlacement, builder_spec, judge_job
 from kernel_matrix.attempt.source_findings import scan_of
 from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.model.enums import CollectiveKind, Dtype
 from kernel_matrix.model.messages import CollectiveSize, WorkloadSpec
 from kernel_matrix.platforms import Gpu
-from kernel_matrix.sandboxes import ProcessLabels
+from kernel_matrix.sandboxes import Mount, ProcessLabels
 from kernel_matrix.sources import Workload
 from tests.inside.sessions import CANDIDATE, EAGER
 
@@ -44,3 +45,10 @@ def test_judge_job_names_held_out_workloads(stage):
     assert job.workloads == (WorkloadSpec("smoke"), WorkloadSpec("secret", {"N": 48613}, held_out=True))
     sanitized = judge_job(replace(place, sanitizer="memcheck"), "0" * 32, (CANDIDATE, EAGER), scan_of(place.cell))
     assert sanitized.workloads == (WorkloadSpec("smoke"),)
+
+
+def test_builders_share_their_user_with_nobody(stage, tmp_path):
+    mount = Mount(source=tmp_path, target="/candidate")
+    users = {builder_spec(placed(stage), mount, mount).uid for _ in range(100)}
+    assert len(users) == 100
+    assert users.isdisjoint({CANDIDATE_UID, BASELINE_UID, RIVAL_UID, 65533})

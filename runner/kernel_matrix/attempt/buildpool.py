@@ -141,14 +141,15 @@ def build_pool(
     gpus: tuple[Gpu, ...],
     *,
     workers: int,
+    reserved: int = 0,
     cache: BuildCache | None = None,
     listener: BuildListener | None = None,
 ) -> Iterator[BuildPool]:
     """Make a pool for one run. On exit, builds not started are dropped, and running ones are waited for.
 
-    Without a ``cache``, this user's is used.
+    Builders use none of the first ``reserved`` cores. Without a ``cache``, this user's is used.
     """
-    with ThreadPoolExecutor(workers, thread_name_prefix="build") as executor:
+    with ThreadPoolExecutor(workers, "build", _leave_cores, (reserved,)) as executor:
         try:
             yield BuildPool(
                 context, images, gpus, cache or default_cache(), listener or BuildListener(), workers, executor
@@ -157,15 +158,25 @@ def build_pool(
             executor.shutdown(wait=False, cancel_futures=True)
 
 
-def builds_at_once(devices: Sequence[Gpu]) -> int:
-    """Return one build per core that sessions on ``devices`` leave free, but at least half of the cores.
+def reserved_cores(devices: Sequence[Gpu]) -> int:
+    """Return how many cores builds leave to sessions on ``devices``: at most half of them.
 
     A timed process that waits for a core delays its session by milliseconds, which its times show. A CPU device
     reserves no cores, since its sessions use all of them.
     """
-    cores = len(os.sched_getaffinity(0))
     lanes = sum(get_platform(device.platform).IS_ACCELERATOR for device in devices)
-    return max((cores + 1) // 2, cores - CORES_PER_LANE * lanes)
+    return min(CORES_PER_LANE * lanes, len(os.sched_getaffinity(0)) // 2)
+
+
+def builds_at_once(devices: Sequence[Gpu]) -> int:
+    """Return one build per core that is not reserved for sessions on ``devices``."""
+    return len(os.sched_getaffinity(0)) - reserved_cores(devices)
+
+
+def _leave_cores(reserved: int) -> None:
+    """Keep this thread, and what it starts, from the first cores: a low priority alone does not free them in time."""
+    if reserved:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[reserved:])
 
 
 def _is_lost(build: BuildResult) -> bool:

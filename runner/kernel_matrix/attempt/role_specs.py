@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kernel_matrix.attempt.contestants import CANDIDATE_FILE, CANDIDATE_UID, PROBLEM_FILE, Contestant, labels_of
+from kernel_matrix.attempt.contestants import CANDIDATE_FILE, PROBLEM_FILE, Contestant, labels_of
 from kernel_matrix.attempt.folders import ARTIFACT_NAME, JOB_FILE, SessionFolders, judge_uid
 from kernel_matrix.attempt.sanitizing import NO_SANITIZER, tools_for
 from kernel_matrix.environments import PythonEnvironment
@@ -33,6 +34,10 @@ from kernel_matrix.sources import Workload
 HAS_KERNELS = frozenset({Language.TRITON, Language.CUDA, Language.HIP})
 
 GIB = 1 << 30
+
+# Each builder has a user of its own: where only a user's processes can be limited, not a role's, builds that run at the
+# same time, and candidates that are timed beside them, would fail for lack of processes. Debian reserves these numbers.
+_BUILDER_UIDS = itertools.cycle(range(65000, 65500))
 
 # Folders as seen inside.
 JUDGE, CHANNEL, OUT, CODE, ARTIFACT = "/judge", "/channel", "/out", "/candidate", "/artifact"
@@ -163,7 +168,7 @@ def builder_spec(place: CellPlacement, code: Mount, channel: Mount) -> RoleSpec:
         mounts=(code, channel),
         env=_settings(place),
         limits=_limits(place.cell.policy),
-        uid=CANDIDATE_UID,
+        uid=next(_BUILDER_UIDS),
     )
 
 

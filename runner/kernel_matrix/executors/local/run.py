@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kernel_matrix.attempt import CellCancelledError, RunContext
 from kernel_matrix.attempt.building import BuildCancelledError, BuildResult
-from kernel_matrix.attempt.buildpool import BuildListener, BuildPool, build_pool, builds_at_once
+from kernel_matrix.attempt.buildpool import BuildListener, BuildPool, build_pool, builds_at_once, reserved_cores
 from kernel_matrix.attempt.scratch import scratch_folder
 from kernel_matrix.attempt.source_findings import is_rejected
 from kernel_matrix.executors.events import EventKind, RunEvent
@@ -207,8 +207,11 @@ class Run:
             ready=self._pending.wake,
             is_void=lambda cell, since: _outlasted_by_build(outage, cell, since),
         )
-        survey, workers = self._survey, self._policy.build_workers or builds_at_once(self._pending.devices())
-        return build_pool(context, survey.images, survey.inventory.gpus, workers=workers, listener=listener)
+        survey, devices = self._survey, self._pending.devices()
+        workers, reserved = self._policy.build_workers or builds_at_once(devices), reserved_cores(devices)
+        return build_pool(
+            context, survey.images, survey.inventory.gpus, workers=workers, reserved=reserved, listener=listener
+        )
 
     def _tell_build_started(self, cell: Cell) -> None:
         self._events.put(RunEvent(happening=EventKind.BUILD_STARTED, cell=cell))
