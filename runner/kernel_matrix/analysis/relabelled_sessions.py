@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kernel_matrix.analysis.variance_prior import FEWEST_CELLS, Array, Mask, VariancePrior
+from kernel_matrix.analysis.variance_prior import FEWEST_CELLS, Array, Mask, VariancePrior, of_distinct
 from kernel_matrix.measure.intervals import LEVEL, t_quantile
 
 _MOST_EXCHANGES: Final = 150
@@ -299,9 +299,7 @@ def _sizes(table: SessionTable, chosen: Mask, prior: VariancePrior) -> tuple[Arr
 
 
 def _quantiles(degrees: Array, level: float) -> Array:
-    distinct, place = np.unique(degrees, return_inverse=True)
-    found: Array = t_quantile(distinct, level)[place].reshape(degrees.shape)
-    return found
+    return of_distinct(degrees, lambda distinct: t_quantile(distinct, level))
 
 
 def _floored(variance: Array) -> Array:

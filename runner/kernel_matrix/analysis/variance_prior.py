@@ -9,6 +9,7 @@ smaller the weight of the common variance. A cell much noisier than the others k
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -53,10 +54,21 @@ class VariancePrior:
 
     def usual(self, variance: Array, degrees: Array) -> Mask:
         """Flag variances that are not unusually large; those without degrees of freedom are usual."""
-        ratio, own = variance / self.variance, np.maximum(degrees, 1.0)
-        chance = special.chdtrc(own, own * ratio) if np.isinf(self.degrees) else special.fdtrc(own, self.degrees, ratio)
-        usual: Mask = (chance >= _OUTLIER) | (degrees <= 0)
+        usual: Mask = (variance <= self.variance * of_distinct(degrees, self._largest_ratio)) | (degrees <= 0)
         return usual
+
+    def _largest_ratio(self, degrees: Array) -> Array:
+        """Return the largest usual variance ÷ the common one."""
+        own = np.maximum(degrees, 1.0)
+        infinite = np.isinf(self.degrees)
+        found: Array = special.chdtri(own, _OUTLIER) / own if infinite else special.fdtri(own, self.degrees, 1 - _OUTLIER)
+        return found
+
+
+def of_distinct(values: Array, compute: Callable[[Array], Array]) -> Array:
+    """Compute something of each value, once for all that are equal."""
+    distinct, place = np.unique(values, return_inverse=True)
+    return compute(distinct)[place].reshape(values.shape)
 
 
 def fit_prior(variance: Array, degrees: Array) -> VariancePrior | None:
