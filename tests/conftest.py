@@ -265,11 +265,20 @@ def field(tmp_path: Path) -> Iterator[Field]:
 
 
 @pytest.fixture
-def gpu_field(tmp_path: Path, cpu_lock: Path, board: Board) -> Iterator[GpuField]:
-    """A field on a simulated GPU of each vendor in turn."""
+def gpu_field(tmp_path: Path, board: Board) -> Iterator[GpuField]:
+    """A field on a simulated GPU of each vendor in turn, its cells in processes that are forked."""
     from tests.baddays.gpu_field import new_gpu_field  # noqa: PLC0415  # most tests need none
 
-    with new_gpu_field(tmp_path, cpu_lock, board) as made:
+    with new_gpu_field(tmp_path, board) as made:
+        yield made
+
+
+@pytest.fixture
+def docker_gpu_field(tmp_path: Path, cpu_lock: Path, board: Board) -> Iterator[GpuField]:
+    """The same, its cells in containers."""
+    from tests.baddays.gpu_field import new_gpu_field  # noqa: PLC0415  # most tests need none
+
+    with new_gpu_field(tmp_path, board, cpu_lock) as made:
         yield made
 
 

@@ -80,6 +80,10 @@ PRELOADED = (str(ROOT / "tests" / "sim" / "launch_preloaded.py"),)
 """The command whose processes are forked from one that has torch: a session costs a tenth."""
 
 
+FORKED = (str(ROOT / "tests" / "sim" / "launch_forked.py"),)
+"""The same on a machine whose only GPUs are simulated."""
+
+
 @dataclass(frozen=True)
 class Field:
     """A folder with a matrix, its problems and its results; nothing that other runners on this machine share."""
@@ -185,7 +189,7 @@ class Field:
 
     @property
     def _warm(self) -> Mapping[str, str]:
-        return warm_sources() if self.program == PRELOADED else {}
+        return warm_sources() if self.program in (PRELOADED, FORKED) else {}
 
 
 @contextmanager

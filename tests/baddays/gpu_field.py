@@ -16,8 +16,8 @@ from typing import Any
 from sim.board import Board
 from sim.driver import DriverPrograms
 
-from tests.baddays.field import ROOT, Field, new_field
-from tests.baddays.living import containers, until
+from tests.baddays.field import FORKED, ROOT, Field, new_field
+from tests.baddays.living import containers, processes, until
 
 TOOLCHAIN = "newest"
 
@@ -43,20 +43,22 @@ name = "{toolchain}"
 _PAUSES = {"load": 0, "verify": 1, "time": 20}
 """Phase → the call in which a pausing candidate pauses; 0: when it is imported."""
 _PAUSING = """\
-import sys
+import ctypes
 import time
 from pathlib import Path
 
 import torch
 from torch import nn
 
+PR_SET_NAME = 15
 calls = 0
 
 
 def pause():
-    print("{mark}", file=sys.stderr, flush=True)
+    ctypes.CDLL(None).prctl(PR_SET_NAME, b"{mark}", 0, 0, 0)
     while not Path("/candidate/{go}").exists():
         time.sleep(0.01)
+    ctypes.CDLL(None).prctl(PR_SET_NAME, b"python3", 0, 0, 0)
 
 
 class ModelNew(nn.Module):
@@ -72,7 +74,7 @@ class ModelNew(nn.Module):
 if not {call}:
     pause()
 """
-_MARK = "pausing until told to go on"
+_MARK = "km-pausing"  # the name of its process while it pauses
 _GO = "go"
 
 
@@ -81,6 +83,7 @@ class GpuField(Field):
     """A field whose cells run on a simulated GPU that is alone in its world."""
 
     board: Board
+    sandbox: str
 
     @property
     def driver(self) -> DriverPrograms:
@@ -98,8 +101,12 @@ class GpuField(Field):
         text = path.read_text()
         assert _CPU_AXES in text
         board = self.board
-        axes = {"vendor": board.vendor, "model": board.gpu["name"], "toolchain": TOOLCHAIN, "more": board.toolchain}
+        here = f'environment = "auto"\nplatform = "{board.platform}"'
+        more = board.toolchain if self.sandbox == "docker" else here
+        axes = {"vendor": board.vendor, "model": board.gpu["name"], "toolchain": TOOLCHAIN, "more": more}
         text = text.replace(_CPU_AXES, _GPU_AXES.format(**axes))
+        if self.sandbox == "process":  # the environment decides them
+            text = re.sub(r"^(torch|triton) = .*\n", "", text, flags=re.MULTILINE)
         for key, value in {**self.board.policy, **settings}.items():
             line = f"{key} = {json.dumps(value)}"
             text, found = re.subn(rf"^{key} = .*$", line, text, flags=re.MULTILINE)
@@ -138,6 +145,10 @@ class GpuField(Field):
             finally:
                 process.kill()
 
+    def roles(self) -> list[int]:
+        """Return the processes of sessions and builders, in containers or not."""
+        return [pid for pid in processes(self) if self.scratch.name in _text(Path("/proc", str(pid), "mountinfo"))]
+
     def left_behind(self) -> list[str]:
         """Return what runs left: settings, journals, locks, containers, processes on the GPU, folders."""
         found = [path.name for path in self.lock_dir.iterdir() if path.suffix != ".lock"]
@@ -145,7 +156,9 @@ class GpuField(Field):
         if not self.board.state.is_given_back:
             found.append(f"set: {self.board.state}")
         found += [f"on the GPU: {pid}" for pid in self.driver.tenants(self.board.uuid)]
-        found += [name for run in self.runs() for name in containers(run["run_id"])]
+        found += [f"role: {pid}" for pid in self.roles()]
+        if self.sandbox == "docker":
+            found += [name for run in self.runs() for name in containers(run["run_id"])]
         return found + self.leftovers() + [str(path) for path in self.unfinished_files()]
 
     def lock_is_free(self) -> bool:
@@ -159,44 +172,20 @@ class GpuField(Field):
         candidates = [source for source in sources if source.match("code/candidate*/*.py")]
         folders = [source.parent for source in candidates if _MARK in _text(source)]
         waiting = [folder for folder in folders if not (folder / _GO).exists()]
-        return waiting if waiting and any(_MARK in text for text in self._candidate_logs()) else []
-
-    def _candidate_logs(self) -> Iterator[str]:
-        for run in self.runs():
-            for name in containers(run["run_id"], running=True):
-                if name.endswith("candidate"):
-                    argv = ("docker", "logs", name)
-                    yield subprocess.run(argv, check=False, capture_output=True, text=True).stderr
+        pausing = (pid for pid in self.roles() if _text(Path("/proc", str(pid), "comm")) == f"{_MARK}\n")
+        return waiting if waiting and any(pausing) else []
 
 
 def _text(path: Path) -> str:
     try:
         return path.read_text()
-    except FileNotFoundError:  # its session has just ended
+    except OSError:  # its session, or its process, has just ended
         return ""
 
 
 def go_on(folder: Path) -> None:
     """Let the candidate go on whose folder :meth:`GpuField.await_pause` has named."""
     (folder / _GO).touch()
-
-
-@contextmanager
-def new_gpu_field(root: Path, lock: Path, board: Board) -> Iterator[GpuField]:
-    """A field with one undisturbed GPU; its toolchain's image is the one that ``lock`` has for the CPU."""
-    board.set()
-    with new_field(root, lock) as made:
-        document = json.loads(lock.read_text())
-        document["images"] = {TOOLCHAIN: document["images"]["cpu"]}
-        (root / "images" / "images.lock").write_text(json.dumps(document))
-        yield GpuField(
-            root=made.root,
-            scratch=made.scratch,
-            lock_dir=made.lock_dir,
-            environment=board.driver.environment,
-            program=(str(ROOT / "tests" / "sim" / "launch.py"),),
-            board=board,
-        )
 
 
 def _free(path: Path) -> bool:
@@ -206,3 +195,26 @@ def _free(path: Path) -> bool:
         except BlockingIOError:
             return False
         return True
+
+
+@contextmanager
+def new_gpu_field(root: Path, board: Board, lock: Path | None = None) -> Iterator[GpuField]:
+    """A field with one undisturbed GPU.
+
+    Its cells run in processes that are forked; with ``lock`` in containers, of the image that it has for the CPU.
+    """
+    board.set()
+    with new_field(root, lock) as made:
+        if lock is not None:
+            document = json.loads(lock.read_text())
+            document["images"] = {TOOLCHAIN: document["images"]["cpu"]}
+            (root / "images" / "images.lock").write_text(json.dumps(document))
+        yield GpuField(
+            root=made.root,
+            scratch=made.scratch,
+            lock_dir=made.lock_dir,
+            environment=board.driver.environment,
+            program=FORKED if lock is None else (str(ROOT / "tests" / "sim" / "launch.py"),),
+            board=board,
+            sandbox="process" if lock is None else "docker",
+        )

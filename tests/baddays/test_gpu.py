@@ -1,6 +1,7 @@
 """A GPU's bad days, on a simulated driver: locks that do not hold, resets that fail, company, loss.
 
-The cells are real ones, in real containers, run by the real command; :mod:`tests.sim.launch` says what is not.
+The cells are real ones, in processes confined by the real sandbox, run by the real command;
+:mod:`tests.sim.launch_forked` says what is not. In containers the same is seen in ``test_gpu_killed``.
 """
 
 from __future__ import annotations
@@ -11,14 +12,11 @@ import pytest
 
 from tests.baddays.field import RUN_LIMIT_S, events
 from tests.baddays.gpu_field import go_on
-from tests.baddays.living import await_event, containers, until
+from tests.baddays.living import await_event, until
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.timeout(1800),  # where the CPU image is missing, it is built first
-]
+pytestmark = pytest.mark.torch
 
-DOCKER = ("--sandbox", "docker")
+PROCESSES = ("--sandbox", "process")
 FORBID = {"KERNEL_MATRIX_GPU_SETTINGS": "forbid"}
 LONG = {
     "min_samples": 60,
@@ -56,7 +54,7 @@ def test_a_good_day_locks_verifies_and_gives_back(gpu_field):
     board = gpu_field.board
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", hard_exclusive=bool(board.alone), **LONG)
     gpu_field.write_pausing("time")  # so that the watch is sure to see all processes at work
-    with gpu_field.start("run", "--json", *DOCKER) as runner:
+    with gpu_field.start("run", "--json", *PROCESSES) as runner:
         folder = gpu_field.await_pause()
         if board.alone:
             until(lambda: board.state.compute_mode == 3)
@@ -76,7 +74,7 @@ def test_a_good_day_locks_verifies_and_gives_back(gpu_field):
 @pytest.mark.parametrize("policy", ["observe", "lock"])
 def test_where_settings_are_forbidden_none_is_ever_called(gpu_field, policy):
     gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks=policy, hard_exclusive=True)
-    assert gpu_field.run(*DOCKER, **FORBID).returncode == 0
+    assert gpu_field.run(*PROCESSES, **FORBID).returncode == 0
     assert gpu_field.call("sweep", **FORBID).returncode == 0
     assert gpu_field.driver.log() == []
     hosts = [record["host"] for record in gpu_field.records()]
@@ -88,7 +86,7 @@ def test_where_settings_are_forbidden_none_is_ever_called(gpu_field, policy):
 def test_the_hosts_own_file_forbids_as_well(gpu_field):
     (gpu_field.root / "host.toml").write_text('gpu_settings = "forbid"\n')
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock")
-    assert gpu_field.run(*DOCKER).returncode == 0
+    assert gpu_field.run(*PROCESSES).returncode == 0
     assert gpu_field.driver.log() == []
     (record,) = gpu_field.records()
     assert "host.toml says gpu_settings = 'forbid'" in record["host"]["clock_reason"]
@@ -96,7 +94,7 @@ def test_the_hosts_own_file_forbids_as_well(gpu_field):
 
 def test_required_locks_with_forbidden_settings_are_not_tried(gpu_field):
     gpu_field.write_gpu_matrix("tiny/honest", clocks="require")
-    ran = gpu_field.run(*DOCKER, **FORBID)
+    ran = gpu_field.run(*PROCESSES, **FORBID)
     assert ran.returncode == 3
     assert "KERNEL_MATRIX_GPU_SETTINGS=forbid" in ran.stderr
     assert (gpu_field.driver.log(), gpu_field.records()) == ([], [])
@@ -107,7 +105,7 @@ def test_required_locks_with_forbidden_settings_are_not_tried(gpu_field):
 def test_without_the_right_to_lock(gpu_field, policy, code, status):
     gpu_field.change(unprivileged=1)
     gpu_field.write_gpu_matrix("tiny/honest", clocks=policy, infra_retries=0)
-    assert gpu_field.run(*DOCKER).returncode == code
+    assert gpu_field.run(*PROCESSES).returncode == code
     (record,) = gpu_field.records()
     assert record["outcome"]["status"] == status
     assert record["host"]["clock_state"] != "locked"
@@ -121,7 +119,7 @@ def test_without_the_right_to_lock(gpu_field, policy, code, status):
 def test_a_lock_that_is_not_obeyed(gpu_field, policy, code, status):
     gpu_field.change(lock_ignored=1)
     gpu_field.write_gpu_matrix("tiny/honest", clocks=policy, clock_target=1500, infra_retries=0)
-    assert gpu_field.run(*DOCKER).returncode == code
+    assert gpu_field.run(*PROCESSES).returncode == code
     (record,) = gpu_field.records()
     assert (record["outcome"]["status"], record["host"]["clock_state"]) == (status, "unlocked")
     assert (
@@ -133,7 +131,7 @@ def test_a_lock_that_is_not_obeyed(gpu_field, policy, code, status):
 def test_failed_reset_is_an_error_and_a_later_sweep_repairs_it(gpu_field):
     gpu_field.change(reset="!999")
     gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock")
-    ran = gpu_field.run(*DOCKER)
+    ran = gpu_field.run(*PROCESSES)
     assert ran.returncode == 4
     told = events(ran.stdout)
     assert [event["lane"] for event in told if event["event"] == "gpu_quarantined"] == [gpu_field.board.uuid]
@@ -152,14 +150,14 @@ def test_failed_reset_is_an_error_and_a_later_sweep_repairs_it(gpu_field):
     assert swept.returncode == 0
     assert f"clocks of {gpu_field.board.uuid}" in swept.stdout
     assert gpu_field.left_behind() == []
-    assert gpu_field.run(*DOCKER).returncode == 0
+    assert gpu_field.run(*PROCESSES).returncode == 0
     assert len(gpu_field.records()) == 2
 
 
 def test_reset_that_falsely_reports_success_is_not_confirmed(gpu_field):
     gpu_field.change(reset_ignored=1)
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock")
-    gpu_field.run(*DOCKER)
+    gpu_field.run(*PROCESSES)
     (record,) = gpu_field.records()
     assert record["host"]["clocks"]["reset"] != "confirmed"
     assert gpu_field.board.not_reset in record["host"]["clocks"]["reset_reason"]
@@ -169,11 +167,11 @@ def test_reset_that_falsely_reports_success_is_not_confirmed(gpu_field):
 def test_a_process_that_is_there_before_is_waited_for(gpu_field):
     gpu_field.write_gpu_matrix("tiny/honest")
     with gpu_field.stranger():
-        runner = gpu_field.start("run", "--json", *DOCKER)
+        runner = gpu_field.start("run", "--json", *PROCESSES)
         await_event(runner, "cell_started")
         until(lambda: not gpu_field.lock_is_free())
-        time.sleep(LONG_ENOUGH_S)  # a runner that does not wait has started its containers by then
-        assert containers(gpu_field.runs()[0]["run_id"]) == []
+        time.sleep(LONG_ENOUGH_S)  # a runner that does not wait has started its processes by then
+        assert gpu_field.roles() == []
     with runner:
         runner.communicate(timeout=RUN_LIMIT_S)
     assert runner.returncode == 0
@@ -186,13 +184,13 @@ def test_a_process_that_is_there_before_is_waited_for(gpu_field):
 def test_a_process_that_stays_makes_the_gpu_busy(gpu_field):
     gpu_field.write_gpu_matrix("tiny/honest", gpu_wait_s=0.3, infra_retries=0, clocks="lock")
     with gpu_field.stranger() as pid:
-        ran = gpu_field.run(*DOCKER)
+        ran = gpu_field.run(*PROCESSES)
     assert ran.returncode == 75
     (record,) = gpu_field.records()
     assert (record["outcome"]["status"], record["outcome"]["stage"]) == ("gpu_busy", "lease")
     assert f"{pid} (sleep)" in record["outcome"]["evidence"]["message"]
     assert gpu_field.driver.log() == [], "what is not ours alone is left as it is"
-    assert gpu_field.run(*DOCKER).returncode == 0
+    assert gpu_field.run(*PROCESSES).returncode == 0
     assert gpu_field.outcomes() == [(1, "gpu_busy"), (2, "passed")]
 
 
@@ -201,7 +199,7 @@ def test_a_process_that_stays_makes_the_gpu_busy(gpu_field):
 def test_foreign_process_in_any_phase_spoils_only_that_attempt(gpu_field, phase):
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", **LONG)
     gpu_field.write_pausing(phase)
-    with gpu_field.start("run", "--json", *DOCKER) as runner:
+    with gpu_field.start("run", "--json", *PROCESSES) as runner:
         folder = gpu_field.await_pause()
         pid = visit(gpu_field)
         go_on(folder)
@@ -221,7 +219,7 @@ def test_foreign_process_in_any_phase_spoils_only_that_attempt(gpu_field, phase)
 def test_samples_beside_a_stranger_are_marked_one_by_one(gpu_field):
     gpu_field.write_gpu_matrix("tiny/honest", **LONG, infra_retries=0)
     gpu_field.write_pausing("time", call_s=0.05)  # so that it is timed for long after the stranger has left
-    with gpu_field.start("run", "--json", *DOCKER) as runner:
+    with gpu_field.start("run", "--json", *PROCESSES) as runner:
         folder = gpu_field.await_pause()
         pid = visit(gpu_field)
         go_on(folder)
@@ -240,7 +238,7 @@ def test_samples_beside_a_stranger_are_marked_one_by_one(gpu_field):
 def test_foreign_process_in_each_attempt_makes_cell_contended(gpu_field):
     gpu_field.write_gpu_matrix("tiny/honest", **LONG)
     gpu_field.write_pausing("verify")
-    with gpu_field.start("run", "--json", *DOCKER) as runner:
+    with gpu_field.start("run", "--json", *PROCESSES) as runner:
         for _ in range(2):
             folder = gpu_field.await_pause()
             visit(gpu_field)
@@ -259,7 +257,7 @@ def test_foreign_process_in_each_attempt_makes_cell_contended(gpu_field):
 def test_gpu_lost_while_timing_is_quarantined_and_returns_clean(gpu_field, code):
     gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock", **LONG)
     gpu_field.write_pausing("time")
-    with gpu_field.start("run", "--json", *DOCKER) as runner:
+    with gpu_field.start("run", "--json", *PROCESSES) as runner:
         gpu_field.await_pause()
         gpu_field.change(lost=code or gpu_field.board.lost)
         out, _ = runner.communicate(timeout=RUN_LIMIT_S)
@@ -270,11 +268,11 @@ def test_gpu_lost_while_timing_is_quarantined_and_returns_clean(gpu_field, code)
     (record,) = gpu_field.records()
     assert (record["outcome"]["status"], record["outcome"]["fault"]) == ("gpu_lost", "infra")
     assert (record["host"]["clocks"]["reset"], record["host"]["health"]["quarantined"]) == ("failed", True)
-    assert containers(gpu_field.runs()[0]["run_id"]) == []
+    assert gpu_field.roles() == []
     assert gpu_field.lock_is_free()
 
     gpu_field.change(lost=None)  # as after a restart that kept its settings
-    with gpu_field.start("run", "--json", *DOCKER) as again:
+    with gpu_field.start("run", "--json", *PROCESSES) as again:
         go_on(gpu_field.await_pause())
         out, _ = again.communicate(timeout=RUN_LIMIT_S)
     assert again.returncode == 0

@@ -54,35 +54,35 @@ class ModelNew(nn.Module):
 
 
 @pytest.fixture
-def pair(gpu_field):
+def pair(docker_gpu_field):
     """Put a second GPU and a problem of two ranks into the field; return the UUIDs of both GPUs."""
-    folder = gpu_field.candidates.parent.parent / "pair"
+    folder = docker_gpu_field.candidates.parent.parent / "pair"
     (folder / "candidates").mkdir(parents=True)
     (folder / "reference.py").write_text(REFERENCE)
     (folder / "problem.toml").write_text(PROBLEM)
     (folder / "candidates" / "honest.py").write_text(HONEST)
-    gpu_field.write_gpu_matrix("pair/honest", gpu_wait_s=1)
-    uuids = sorted((gpu_field.board.uuid, f"{gpu_field.board.uuid[:-1]}0"))
-    gpu_field.driver.set(*({**gpu_field.board.gpu, "uuid": uuid} for uuid in uuids))
+    docker_gpu_field.write_gpu_matrix("pair/honest", gpu_wait_s=1)
+    uuids = sorted((docker_gpu_field.board.uuid, f"{docker_gpu_field.board.uuid[:-1]}0"))
+    docker_gpu_field.driver.set(*({**docker_gpu_field.board.gpu, "uuid": uuid} for uuid in uuids))
     return uuids
 
 
-def test_ranks_run_on_both_gpus_which_are_held_and_watched(gpu_field, pair):
-    done = gpu_field.run(*DOCKER)
+def test_ranks_run_on_both_gpus_which_are_held_and_watched(docker_gpu_field, pair):
+    done = docker_gpu_field.run(*DOCKER)
     assert done.returncode == 0, done.stderr
-    (record,) = gpu_field.records()
+    (record,) = docker_gpu_field.records()
     host = record["host"]
     assert (record["outcome"]["status"], record["cell"]["ranks"]) == ("passed", 2), record["outcome"]
     assert [device["uuid"] for device in host["devices"]] == pair
     assert (host["device"]["uuid"], host["exclusive"]) == ("+".join(pair), "proven")
     assert host["health"]["processes_gone"] is True
-    assert gpu_field.left_behind() == []
+    assert docker_gpu_field.left_behind() == []
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_ranks_do_not_run_while_one_gpu_is_in_use(gpu_field, pair, place):
+def test_ranks_do_not_run_while_one_gpu_is_in_use(docker_gpu_field, pair, place):
     with subprocess.Popen(("sleep", "600")) as stranger:
-        gpu_field.driver.occupy(pair[place], stranger.pid)
-        gpu_field.run(*DOCKER)
+        docker_gpu_field.driver.occupy(pair[place], stranger.pid)
+        docker_gpu_field.run(*DOCKER)
         stranger.kill()
-    assert {status for _, status in gpu_field.outcomes()} == {"gpu_busy"}
+    assert {status for _, status in docker_gpu_field.outcomes()} == {"gpu_busy"}

@@ -74,15 +74,17 @@ def _check_turns(board):
 
 @pytest.mark.docker
 @pytest.mark.timeout(1800)  # where the CPU image is missing, it is built first
-def test_two_runs_of_the_command_take_turns(gpu_field):
-    gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock", gpu_wait_s=120)
-    runs = [gpu_field.start("run", "--json", "--sandbox", "docker", "--results", name) for name in ("one", "other")]
+def test_two_runs_of_the_command_take_turns(docker_gpu_field):
+    docker_gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock", gpu_wait_s=120)
+    runs = [
+        docker_gpu_field.start("run", "--json", "--sandbox", "docker", "--results", name) for name in ("one", "other")
+    ]
     for run in runs:
         with run:
             out, err = run.communicate(timeout=RUN_LIMIT_S)
         assert (run.returncode, err) == (0, ""), out
-    records = [json.loads(path.read_text()) for path in gpu_field.root.glob("*/baddays/records/*.json")]
+    records = [json.loads(path.read_text()) for path in docker_gpu_field.root.glob("*/baddays/records/*.json")]
     assert sorted(record["outcome"]["status"] for record in records) == ["incorrect_values"] * 2 + ["passed"] * 2
     assert {record["host"]["exclusive"] for record in records} == {"proven"}
     assert {record["host"]["clocks"]["reset"] for record in records} == {"confirmed"}
-    assert gpu_field.left_behind() == []
+    assert docker_gpu_field.left_behind() == []

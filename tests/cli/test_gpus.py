@@ -134,9 +134,9 @@ def test_without_a_gpu_the_list_is_empty_and_the_rest_is_exit_3(clinic, driver):
 
 
 @pytest.fixture
-def gpu_field(gpu_field):
-    gpu_field.write_gpu_matrix("tiny/honest")
-    return gpu_field
+def gpu_field(docker_gpu_field):
+    docker_gpu_field.write_gpu_matrix("tiny/honest")
+    return docker_gpu_field
 
 
 @pytest.mark.docker

@@ -6,18 +6,15 @@ import pytest
 
 from tests.baddays.field import events
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.timeout(1800),  # where the CPU image is missing, it is built first
-]
+pytestmark = pytest.mark.torch
 
-DOCKER = ("--sandbox", "docker")
+PROCESSES = ("--sandbox", "process")
 FORBID = {"KERNEL_MATRIX_GPU_SETTINGS": "forbid"}
 
 
 def test_locked_clocks_are_told_per_cell_and_at_the_end(gpu_field):
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock")
-    ran = gpu_field.call("run", *DOCKER)
+    ran = gpu_field.call("run", *PROCESSES)
     assert (ran.returncode, ran.stderr) == (0, "")
     (line,) = [
         line for line in ran.stdout.splitlines() if line.startswith("[1/1] tiny/honest fp32 board/newest: passed")
@@ -29,20 +26,20 @@ def test_locked_clocks_are_told_per_cell_and_at_the_end(gpu_field):
 
 def test_clocks_that_may_not_be_locked_are_told_before_and_after(gpu_field):
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock")
-    ran = gpu_field.call("run", *DOCKER, **FORBID)
+    ran = gpu_field.call("run", *PROCESSES, **FORBID)
     assert (ran.returncode, ran.stderr) == (0, "")
     reason = "KERNEL_MATRIX_GPU_SETTINGS=forbid"
     assert f"clocks will not be locked, and records say so: {reason}" in ran.stdout
     assert "[unlocked (policy lock), " in ran.stdout
     assert "clocks of timed cells: 1 unlocked\n  1 wanted locked, and not: " in ran.stdout
-    planned = gpu_field.call("plan", *DOCKER, **FORBID)
+    planned = gpu_field.call("plan", *PROCESSES, **FORBID)
     assert f"GPU clocks cannot be locked here: {reason}" in planned.stdout
 
 
 def test_clocks_not_given_back_are_an_error_and_quarantine_gpu(gpu_field):
     gpu_field.change(reset="!999")
     gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock")
-    ran = gpu_field.call("run", *DOCKER)
+    ran = gpu_field.call("run", *PROCESSES)
     assert ran.returncode == 4
     failed, quarantined = sorted(ran.stderr.splitlines(), key=lambda line: "QUARANTINED" in line)
     assert failed.startswith(f"error: the clocks of {gpu_field.board.uuid} were NOT given back: ")
@@ -50,7 +47,7 @@ def test_clocks_not_given_back_are_an_error_and_quarantine_gpu(gpu_field):
     assert f"quarantined: {gpu_field.board.uuid}: its clocks could not be given back" in ran.stdout
     assert "1 cells are left, for want of a GPU to run them on" in ran.stdout
 
-    later = gpu_field.call("run", "--json", *DOCKER)
+    later = gpu_field.call("run", "--json", *PROCESSES)
     told = events(later.stdout)
     assert later.returncode == 4
     assert told[0]["event"] == "error"
@@ -60,7 +57,7 @@ def test_clocks_not_given_back_are_an_error_and_quarantine_gpu(gpu_field):
 def test_gpu_quarantined_after_its_last_cell_is_an_error_too(gpu_field):
     gpu_field.change(reset="!999")
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock")
-    ran = gpu_field.run(*DOCKER)
+    ran = gpu_field.run(*PROCESSES)
     told = {event["event"]: event for event in events(ran.stdout)}
     assert ran.returncode == 4
     assert (told["cell_ended"]["status"], told["cell_ended"]["clock_reset"]) == ("passed", "failed")

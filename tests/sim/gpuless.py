@@ -1,7 +1,7 @@
-"""The Docker engine on a machine whose only GPUs are simulated: cells of GPUs run their roles on the CPU.
+"""Sandboxes on a machine whose only GPUs are simulated: cells of GPUs run their roles on the CPU.
 
 One thing is played: the clock that a kernel of the judge would have read is what the simulated driver says. Everything
-else is the real daemon and real containers, and the driver lists their processes on the GPU for as long as they live.
+else is the real sandbox, and the driver lists its processes on the GPU for as long as they live.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernel_matrix.attempt.folders import JOB_FILE
 from kernel_matrix.attempt.judge_report import read_report
@@ -22,8 +22,7 @@ from kernel_matrix.model.enums import Role
 from kernel_matrix.model.messages import SessionReport
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.registry import get_platform
-from kernel_matrix.sandboxes import Isolation, ProcessExit, ProcessLabels, RoleSpec, RunningProcess
-from kernel_matrix.sandboxes.docker import DockerSandbox
+from kernel_matrix.sandboxes import Isolation, ProcessExit, ProcessLabels, RoleSpec, RunningProcess, Sandbox
 from tests.sim.amd_smi import AmdWorld
 from tests.sim.driver import World
 from tests.sim.family import family
@@ -33,13 +32,8 @@ _WORLDS = {"cuda": NvidiaWorld, "rocm": AmdWorld}
 _LOOK_S = 0.2
 
 
-def open_sandbox() -> GpulessDocker:
-    """As the registry of sandboxes asks for it."""
-    return GpulessDocker()
-
-
-class GpulessDocker(DockerSandbox):
-    """Docker, with roles that are shown no GPU."""
+class ShowsNoGpu(Sandbox if TYPE_CHECKING else object):
+    """What is put before a sandbox's class, so that its roles are shown no GPU."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +53,7 @@ class GpulessDocker(DockerSandbox):
 
 
 class _OnGpu:
-    """A role's container whose processes the driver lists on the GPU, from when somebody waits for it in earnest.
+    """A role whose processes the driver lists on the GPU, from when somebody waits for it in earnest.
 
     Those of a session open the device once their judge has its job, and not when they are started.
     """

@@ -11,7 +11,7 @@ from kernel_matrix.sandboxes import SANDBOXES
 from tests.sim.gpuless import read_report_with_probes
 
 Gpu.inside = property(lambda gpu: "cpu")  # type: ignore[assignment, method-assign]  # for this process only
-SANDBOXES.built_in["docker"] = "tests.sim.gpuless"
+SANDBOXES.built_in["docker"] = "tests.sim.gpuless_docker"
 session_processes.read_report = read_report_with_probes  # for this process only
 
 if __name__ == "__main__":

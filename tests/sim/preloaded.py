@@ -129,7 +129,7 @@ def warm_sources() -> Mapping[str, str]:
 def _fork_source(theirs: socket.socket) -> bool:
     """Ask the process of :func:`warm_sources` for a source that serves ``theirs``; return whether it could be asked."""
     path = os.environ.get(_WARM)
-    if path is None or any(name.startswith("LD_") for name in os.environ):  # only a new process loads what they name
+    if path is None or "LD_PRELOAD" in os.environ:  # only a new process loads what it names
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
         try:
