@@ -28,6 +28,7 @@ from contextlib import suppress
 from functools import cache
 from multiprocessing.connection import wait
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 from tests import warm_client
@@ -50,6 +51,7 @@ def run_piped(
     environment: Mapping[str, str],
     *,
     program: Sequence[str] = REAL,
+    torch: bool = False,
     limit_s: float = RUN_LIMIT_S,
     stdin: str = "",
 ) -> subprocess.CompletedProcess[str]:
@@ -62,7 +64,7 @@ def run_piped(
         given.write(stdin)
         given.seek(0)
         streams = (given.fileno(), out.fileno(), err.fileno())
-        code = run_command(arguments, streams, folder, environment, program=program, limit_s=limit_s)
+        code = run_command(arguments, streams, folder, environment, program=program, torch=torch, limit_s=limit_s)
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess((*program, *arguments), code, out.read(), err.read())
@@ -75,6 +77,7 @@ def run_command(
     environment: Mapping[str, str],
     *,
     program: Sequence[str] = REAL,
+    torch: bool = False,
     limit_s: float = RUN_LIMIT_S,
 ) -> int:
     """Run a command to its end; returns its exit code, negative for a signal.
@@ -85,13 +88,19 @@ def run_command(
         folder: Its working directory.
         environment: All its environment variables.
         program: What Python is started on.
+        torch: Fork it from a process that has torch, too.
         limit_s: Longest time until it ends.
 
     Raises:
         TimeoutExpired: It had not ended after ``limit_s``, and was killed.
     """
     asking, pid = warm_client.start(
-        _socket(), program, arguments, streams=streams, folder=str(folder), environment=environment
+        _socket("torch" if torch else ""),
+        program,
+        arguments,
+        streams=streams,
+        folder=str(folder),
+        environment=environment,
     )
     with asking:
         if not wait([asking], limit_s):
@@ -125,10 +134,10 @@ def _load_libraries(environment: Mapping[str, str]) -> bool:
 
 
 @cache
-def _socket() -> str:
-    """Start the process that is forked from; it ends with this one."""
+def _socket(more: str = "") -> str:
+    """Start the process that is forked from, which imports the package ``more``, too; it ends with this one."""
     environment = {**os.environ, "PYTHONPATH": PACKAGES, "OPENBLAS_NUM_THREADS": "1"}
-    return start_listening((sys.executable, "-m", "tests.warm_command"), environment)
+    return start_listening((sys.executable, "-m", "tests.warm_command", more), environment)
 
 
 def start_listening(command: Sequence[str], environment: Mapping[str, str]) -> str:
@@ -215,6 +224,10 @@ def _become(
         sys.orig_argv = [sys.executable, *program, *arguments]
         if program[0] == "-m":
             runpy.run_module(program[1], run_name="__main__", alter_sys=True)
+        elif program[0] == "-c":
+            sys.argv[0] = "-c"
+            sys.modules["__main__"] = ModuleType("__main__")
+            exec(program[1], vars(sys.modules["__main__"]))  # the program of a test
         else:
             sys.path[0] = str(Path(program[0]).parent)
             runpy.run_path(program[0], run_name="__main__")
@@ -244,4 +257,6 @@ def import_host_side() -> int:
 
 if __name__ == "__main__":
     import_host_side()
-    serve_each(socket.socket(fileno=int(sys.argv[1])), serve)
+    if sys.argv[1]:
+        importlib.import_module(sys.argv[1])
+    serve_each(socket.socket(fileno=int(sys.argv[2])), serve)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.sim import nvml
+from tests.warm_command import run_piped
 
 SOURCE = Path(__file__).with_name("cuda.c")
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,15 +49,9 @@ class SimulatedCuda:
         }
 
     def run(self, *arguments: str, wrong: str = "") -> subprocess.CompletedProcess[str]:
-        """Run Python with ``arguments`` to its end."""
-        return subprocess.run(
-            (sys.executable, *arguments),
-            env={**self.environment, self.VARIABLE: wrong},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        """Run what Python would run on ``arguments`` to its end, in a process that is forked."""
+        environment = {**self.environment, self.VARIABLE: wrong}
+        return run_piped((), Path.cwd(), environment, program=arguments, limit_s=60)
 
     def ask(self, program: str, wrong: str = "") -> Any:
         """What ``program`` printed, read as JSON."""

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tests.warm_command import run_piped
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -188,14 +190,8 @@ class DriverPrograms(World):
         )
 
     def ask(self, program: str, *, timeout_s: float = 60, **environment: str) -> Any:
-        """Run Python on ``program`` to its end; the last line that it printed, read as JSON."""
-        done = subprocess.run(
-            (sys.executable, "-c", program),
-            env={**self.environment, **environment},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout_s,
-        )
+        """Run ``program`` to its end in a process that is forked; the last line that it printed, read as JSON."""
+        places = {**self.environment, **environment}
+        done = run_piped((), Path.cwd(), places, program=("-c", program), torch="torch" in program, limit_s=timeout_s)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
