@@ -68,7 +68,8 @@ class VariancePrior:
 def of_distinct(values: Array, compute: Callable[[Array], Array]) -> Array:
     """Compute something of each value, once for all that are equal."""
     distinct, place = np.unique(values, return_inverse=True)
-    return compute(distinct)[place].reshape(values.shape)
+    found: Array = compute(distinct)[place].reshape(values.shape)
+    return found
 
 
 def fit_prior(variance: Array, degrees: Array) -> VariancePrior | None:
