@@ -7,7 +7,9 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from tests.warm_command import ROOT, run_command, run_piped
+from tests.baddays.field import PRELOADED
+from tests.sim.preloaded import warm_sources
+from tests.warm_command import PACKAGES, ROOT, run_command, run_piped
 
 
 def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
@@ -31,6 +33,12 @@ def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
 def piped(folder: Path, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     """Run ``kernel-matrix`` with ``arguments`` to its end in ``folder``, its output no terminal."""
     return run_piped(arguments, folder, {**os.environ, "PYTHONPATH": str(ROOT), **environment}, stdin=stdin)
+
+
+def judging(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The same for a command that judges candidates, whose processes are forked, too."""
+    places = {**os.environ, "PYTHONPATH": PACKAGES, **warm_sources(), **environment}
+    return run_piped(arguments, folder, places, program=PRELOADED)
 
 
 def _read_all(descriptor: int, said: bytearray) -> None:

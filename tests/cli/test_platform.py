@@ -13,14 +13,13 @@ from sim.nvml import H200, RTX_4090
 
 from kernel_matrix.conformance import CheckState, ConformanceCheck, ConformanceReport
 from kernel_matrix.json_schemas import load_schema
-from tests.cli.terminal import ROOT, piped
+from tests.cli.terminal import judging
 
 PARTS = ["controls", "cheats", "clocks", "memory", "timing", "health"]
 
 
 def prove(folder, *arguments, **changes):
-    environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'runner'}", "XDG_STATE_HOME": str(folder / "state"), **changes}
-    return piped(folder, "platform", "prove", *arguments, **environment)
+    return judging(folder, "platform", "prove", *arguments, XDG_STATE_HOME=str(folder / "state"), **changes)
 
 
 @pytest.fixture(scope="module")

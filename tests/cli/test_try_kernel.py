@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from kernel_matrix.cli import try_kernel
-from tests.cli.terminal import ROOT, piped
+from tests.cli.terminal import ROOT, judging
 
 REFERENCE = """
 import torch
@@ -46,7 +46,7 @@ def folder(tmp_path):
 
 
 def tried(folder, *arguments):
-    return piped(folder, "try", *arguments, XDG_STATE_HOME=str(folder / "state"))
+    return judging(folder, "try", *arguments, XDG_STATE_HOME=str(folder / "state"))
 
 
 def fields(text):
