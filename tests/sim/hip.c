@@ -20,7 +20,7 @@
  *     threads=1           only so many threads of a block run
  *     free=1048576        bytes of free memory
  *     devices=2           number of devices, which is 1 otherwise
- *     compute_ns=250000   device time of the anchor that computes; every fifth run of a kernel takes ten times as long
+ *     compute_ns=250000   device time of the anchor that computes; every 71st run of a kernel takes ten times as long
  *     memory_ns=40000     of the one that copies
  *
  * Each call's name is written to the file KERNEL_MATRIX_SIM_HIP_LOG, so that a test sees what was undone.
@@ -339,7 +339,7 @@ static void run(const function *of, unsigned int blocks, unsigned int threads, v
     }
 }
 
-static void take(uint64_t ns) { now_ns += launches++ % 5 ? ns : 10 * ns; }
+static void take(uint64_t ns) { now_ns += launches++ % 71 ? ns : 10 * ns; }
 
 hipError_t hipModuleLaunchKernel(
     const function *of, unsigned int blocks, unsigned int y, unsigned int z, unsigned int threads, unsigned int ty,

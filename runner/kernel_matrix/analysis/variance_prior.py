@@ -60,9 +60,9 @@ class VariancePrior:
     def _largest_ratio(self, degrees: Array) -> Array:
         """Return the largest usual variance ÷ the common one."""
         own = np.maximum(degrees, 1.0)
-        infinite = np.isinf(self.degrees)
-        found: Array = special.chdtri(own, _OUTLIER) / own if infinite else special.fdtri(own, self.degrees, 1 - _OUTLIER)
-        return found
+        if np.isinf(self.degrees):
+            return np.asarray(special.chdtri(own, _OUTLIER) / own)
+        return np.asarray(special.fdtri(own, self.degrees, 1 - _OUTLIER))
 
 
 def of_distinct(values: Array, compute: Callable[[Array], Array]) -> Array:
