@@ -22,7 +22,7 @@ def silent(spec):
     return ProcessExit(role=spec.role, code=1, log_tail="Traceback\\nno CUDA here\\n")
 
 def looked_at(spec):
-    seen.update(module=spec.module, args=spec.args, uid=spec.uid, gpu=spec.gpu.uuid)
+    seen.update(module=spec.module, args=spec.args, uid=spec.uid, gpu=spec.gpu.uuid, lends=spec.lends_memory)
     return answers(**SAID)(spec)
 
 from tests.attempt.gpu_stage import _LOOKS
@@ -57,7 +57,7 @@ def test_what_the_probe_measured_is_the_answer(calibrated):
     assert (found["bytes_per_s"], found["flops_per_s"]) == (1e12, {"fp32": 2e13})
     assert (found["module"], found["gpu"]) == ("kernel_matrix.inside.probe", UUID)
     assert found["args"] == ["calibrate", "--out", "/out", "--device", "cuda"]
-    assert found["uid"] != 0
+    assert (found["uid"] != 0, found["lends"]) == (True, True)
 
 
 def test_calibrate_no_answer_raises_with_last_words(calibrated):

@@ -6,6 +6,7 @@ The cells are real ones, in processes confined by the real sandbox, run by the r
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -34,6 +35,10 @@ A_FEW_LOOKS = 6
 """One that had begun before, and whole ones after it, however many questions a look has."""
 of_one_vendor = pytest.mark.parametrize("board", ["nvidia"], indirect=True)
 """What differs between vendors is only driver calls, which ``tests/lease`` and ``tests/platforms`` check for each."""
+
+LOCK = ("lock", 0, "passed")
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may lock clocks: nothing is tried")
+REQUIRE = pytest.param("require", 4, "clocks_not_held", marks=only_root)
 
 
 def visit(field):
@@ -101,7 +106,7 @@ def test_required_locks_with_forbidden_settings_are_not_tried(gpu_field):
 
 
 @of_one_vendor
-@pytest.mark.parametrize(("policy", "code", "status"), [("lock", 0, "passed"), ("require", 4, "clocks_not_held")])
+@pytest.mark.parametrize(("policy", "code", "status"), [LOCK, REQUIRE])
 def test_without_the_right_to_lock(gpu_field, policy, code, status):
     gpu_field.change(unprivileged=1)
     gpu_field.write_gpu_matrix("tiny/honest", clocks=policy, infra_retries=0)
@@ -115,7 +120,7 @@ def test_without_the_right_to_lock(gpu_field, policy, code, status):
 
 
 @of_one_vendor
-@pytest.mark.parametrize(("policy", "code", "status"), [("lock", 0, "passed"), ("require", 4, "clocks_not_held")])
+@pytest.mark.parametrize(("policy", "code", "status"), [LOCK, REQUIRE])
 def test_a_lock_that_is_not_obeyed(gpu_field, policy, code, status):
     gpu_field.change(lock_ignored=1)
     gpu_field.write_gpu_matrix("tiny/honest", clocks=policy, clock_target=1500, infra_retries=0)

@@ -56,6 +56,7 @@ def measuring_spec(gpu: Gpu, image: ResolvedImage | None, labels: ProcessLabels,
         args=(question, "--out", out.target, "--device", gpu.inside),
         mounts=(out,),
         gpu=gpu if get_platform(gpu.platform).IS_ACCELERATOR else None,
+        lends_memory=True,  # it proves that two processes can share the memory of arenas
         uid=judge_uid(),
     )
 
