@@ -106,8 +106,9 @@ def fleet(real: pl.DataFrame, design: Design, dice: np.random.Generator, slower:
     run = dice.normal(0, DEFAULT_RUN_DEVIATION, shape[1:]) + dice.normal(0, design.spread, design.units)
     run[:, : design.slow] += np.log1p(slower)
     log = np.empty(shape)
+    off = {size: rows["off"].to_numpy() for (size,), rows in real.partition_by("size", as_dict=True).items()}
     for place, size in enumerate(cells["size"]):
-        log[place] = run + dice.choice(real.filter(pl.col("size") == size)["off"].to_numpy(), shape[1:])
+        log[place] = run + dice.choice(off[size], shape[1:])
     order = dice.random(shape).argsort(axis=2)
     cell, night, unit = np.nonzero(order < (design.dealt or design.units))
     return table_of(cells["cell"].gather(cell), night, unit, np.exp(log[cell, night, unit]))

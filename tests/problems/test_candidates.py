@@ -93,6 +93,7 @@ def test_random_reference_passes_and_empty_outputs_fail(problem, dtype):
         controls.check_distribution(expected, lambda: judging.lots(reference, inputs, expected, {}), tolerance.rtol)  # noqa: B023
 
 
+@pytest.mark.timeout(900)  # a minute of work, which takes much longer on a busy machine
 def test_candidates_earn_what_their_side_files_say():
     """All that do no harm in one process: compilers for CUDA and HIP are not here, and Triton is wrong in bf16."""
     candidates = [c for c in LOADED.candidates if c.language not in COMPILED and c.id not in HARMFUL | RAISING]

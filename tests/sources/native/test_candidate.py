@@ -28,6 +28,7 @@ def test_what_is_compiled_names_the_extension():
 
 
 @pytest.mark.torch
+@pytest.mark.timeout(900)  # the compiler takes a minute, and much longer on a busy machine
 @pytest.mark.skipif(not (shutil.which("g++") and shutil.which("ninja")), reason="no g++ or no ninja")
 def test_the_function_is_called_with_the_inputs(tmp_path, monkeypatch):
     torch = pytest.importorskip("torch")
