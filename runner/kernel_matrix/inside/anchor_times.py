@@ -16,12 +16,11 @@ from kernel_matrix.inside.gpu_driver import DriverDevice
 from kernel_matrix.model.messages import AnchorTimes
 
 REPEATS = 9
-"""Timed launches of each kernel, whose median counts; an odd number, so that it is one of them."""
+"""How often each kernel is timed. The median counts; an odd number, so that it is one of the times."""
 ROUNDS = 4096
 """Passes through the arithmetic, which take a quarter of a millisecond at 2 GHz."""
-
 COPIES = 32
-"""Copies that are timed together: one alone takes tens of microseconds, too few for the resolution of events."""
+"""Copies that are timed together: medians of single ones, 40 us each on an H200, differ by 4 % within a session."""
 
 _THREADS = 256
 _BLOCKS_PER_MULTIPROCESSOR = 8
