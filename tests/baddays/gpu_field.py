@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sim.board import Board
 from sim.driver import DriverPrograms
 
@@ -20,6 +21,9 @@ from tests.baddays.field import FORKED, ROOT, Field, new_field
 from tests.baddays.living import containers, processes, until
 
 TOOLCHAIN = "newest"
+
+of_one_vendor = pytest.mark.parametrize("board", ["nvidia"], indirect=True)
+"""What differs between vendors is only driver calls, which ``tests/lease`` and ``tests/platforms`` check for each."""
 
 _CPU_AXES = """\
 [[gpus]]

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from tests.baddays.field import RUN_LIMIT_S, events
-from tests.baddays.gpu_field import go_on
+from tests.baddays.gpu_field import go_on, of_one_vendor
 from tests.baddays.living import await_event, until
 
 pytestmark = pytest.mark.torch
@@ -33,9 +33,6 @@ LONG_ENOUGH_S = 0.5
 """A runner that does not wait has gone on by then."""
 A_FEW_LOOKS = 6
 """One that had begun before, and whole ones after it, however many questions a look has."""
-of_one_vendor = pytest.mark.parametrize("board", ["nvidia"], indirect=True)
-"""What differs between vendors is only driver calls, which ``tests/lease`` and ``tests/platforms`` check for each."""
-
 LOCK = ("lock", 0, "passed")
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may lock clocks: nothing is tried")
 REQUIRE = pytest.param("require", 4, "clocks_not_held", marks=only_root)

@@ -13,7 +13,7 @@ import pytest
 
 from kernel_matrix.results.reading import read_record
 from tests.baddays.field import RUN_LIMIT_S, events
-from tests.baddays.gpu_field import TOOLCHAIN, go_on
+from tests.baddays.gpu_field import TOOLCHAIN, go_on, of_one_vendor
 from tests.baddays.living import MODULES, await_event, until
 from tests.baddays.own_daemon import own_daemon
 
@@ -27,6 +27,7 @@ MOMENTS = [signal.SIGINT, signal.SIGTERM] + [signal.SIGKILL] * 4
 """Signals, each at a random moment; ``benchmarks/kills.py`` draws more of them."""
 
 
+@of_one_vendor
 @pytest.mark.alone("docker")  # any other run would remove the containers of a killed one
 def test_at_any_moment_of_a_cell(docker_gpu_field):
     # Two sessions: while the first is measured, the second's processes are started.
@@ -89,6 +90,7 @@ def test_next_run_after_kill_9_restores_what_the_dead_run_set(docker_gpu_field):
     assert docker_gpu_field.left_behind() == []
 
 
+@of_one_vendor
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a Docker daemon")
 @pytest.mark.skipif(shutil.which("dockerd") is None, reason="no dockerd here to start a second daemon with")
 def test_daemon_restart_in_a_cell_fails_it_and_resets_clocks(docker_gpu_field):
