@@ -28,7 +28,11 @@ AT_THE_BOUNDARY = [cheat for cheat in ON_CPU if cheat.boundary]
 ABOUT_TIME = [
     cheat
     for cheat in ON_CPU
-    if cheat.group == GROUPS["A"] or cheat.earns < inf or cheat.costs_ms or Status.TIMING_MISMATCH in cheat.expect
+    if cheat.group == GROUPS["A"]
+    or cheat.earns < inf
+    or cheat.costs_ms
+    or Status.TIMING_MISMATCH in cheat.expect
+    or cheat.path.stem == "c08_steals_seed"  # reads all of /proc, and has 8 s to be loaded
 ]
 """Judged by their times: what a busy machine does to these could change the verdict."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,9 +50,13 @@ class SimulatedCuda:
         }
 
     def run(self, *arguments: str, wrong: str = "") -> subprocess.CompletedProcess[str]:
-        """Run what Python would run on ``arguments`` to its end, in a process that is forked."""
+        """Run Python with ``arguments`` to its end; a program, ``-c``, in a process that is forked."""
         environment = {**self.environment, self.VARIABLE: wrong}
-        return run_piped((), Path.cwd(), environment, program=arguments, limit_s=60)
+        if arguments[0] == "-c":
+            return run_piped((), Path.cwd(), environment, program=arguments, limit_s=60)
+        return subprocess.run(
+            (sys.executable, *arguments), env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
 
     def ask(self, program: str, wrong: str = "") -> Any:
         """What ``program`` printed, read as JSON."""
