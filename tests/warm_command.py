@@ -51,7 +51,6 @@ def run_piped(
     environment: Mapping[str, str],
     *,
     program: Sequence[str] = REAL,
-    torch: bool = False,
     limit_s: float = RUN_LIMIT_S,
     stdin: str = "",
 ) -> subprocess.CompletedProcess[str]:
@@ -64,7 +63,7 @@ def run_piped(
         given.write(stdin)
         given.seek(0)
         streams = (given.fileno(), out.fileno(), err.fileno())
-        code = run_command(arguments, streams, folder, environment, program=program, torch=torch, limit_s=limit_s)
+        code = run_command(arguments, streams, folder, environment, program=program, limit_s=limit_s)
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess((*program, *arguments), code, out.read(), err.read())
@@ -77,7 +76,6 @@ def run_command(
     environment: Mapping[str, str],
     *,
     program: Sequence[str] = REAL,
-    torch: bool = False,
     limit_s: float = RUN_LIMIT_S,
 ) -> int:
     """Run a command to its end; returns its exit code, negative for a signal.
@@ -88,19 +86,13 @@ def run_command(
         folder: Its working directory.
         environment: All its environment variables.
         program: What Python is started on.
-        torch: Fork it from a process that has torch, too.
         limit_s: Longest time until it ends.
 
     Raises:
         TimeoutExpired: It had not ended after ``limit_s``, and was killed.
     """
     asking, pid = warm_client.start(
-        _socket("torch" if torch else ""),
-        program,
-        arguments,
-        streams=streams,
-        folder=str(folder),
-        environment=environment,
+        _socket(), program, arguments, streams=streams, folder=str(folder), environment=environment
     )
     with asking:
         if not wait([asking], limit_s):
@@ -134,10 +126,10 @@ def _load_libraries(environment: Mapping[str, str]) -> bool:
 
 
 @cache
-def _socket(more: str = "") -> str:
-    """Start the process that is forked from, which imports the package ``more``, too; it ends with this one."""
+def _socket() -> str:
+    """Start the process that is forked from; it ends with this one."""
     environment = {**os.environ, "PYTHONPATH": PACKAGES, "OPENBLAS_NUM_THREADS": "1"}
-    return start_listening((sys.executable, "-m", "tests.warm_command", more), environment)
+    return start_listening((sys.executable, "-m", "tests.warm_command"), environment)
 
 
 def start_listening(command: Sequence[str], environment: Mapping[str, str]) -> str:
@@ -257,6 +249,4 @@ def import_host_side() -> int:
 
 if __name__ == "__main__":
     import_host_side()
-    if sys.argv[1]:
-        importlib.import_module(sys.argv[1])
-    serve_each(socket.socket(fileno=int(sys.argv[2])), serve)
+    serve_each(socket.socket(fileno=int(sys.argv[1])), serve)

@@ -192,15 +192,6 @@ def go_on(folder: Path) -> None:
     (folder / _GO).touch()
 
 
-def _free(path: Path) -> bool:
-    with path.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-
 @contextmanager
 def new_gpu_field(root: Path, board: Board, lock: Path | None = None) -> Iterator[GpuField]:
     """A field with one undisturbed GPU.
@@ -222,3 +213,12 @@ def new_gpu_field(root: Path, board: Board, lock: Path | None = None) -> Iterato
             board=board,
             sandbox="process" if lock is None else "docker",
         )
+
+
+def _free(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

@@ -24,7 +24,7 @@ STOPPED_BY_THE_TREE_OR_A_LIMIT = (
     *("tiny/deletes_itself", "tiny/fills_the_disk", "tiny/forks_without_end", "tiny/honest", "tiny/prints_without_end"),
     *("relu/eats_memory", "relu/phones_home", "relu/writes_outside", "relu/leaves_a_child"),
 )
-"""Those that an unpacked image is for: it differs from the process sandbox in the files that a role sees."""
+"""Hostile candidates for unpacked images, which differ from the process sandbox in the files that a role sees."""
 
 MORE = f"""
 [[problems]]

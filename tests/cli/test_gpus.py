@@ -159,7 +159,7 @@ def test_a_calibration_is_measured_in_a_container_kept_and_used(gpu_field):
 
 
 def calibrated(field, state):
-    """Where the peak of the only GPU comes from."""
+    """Return the source of the only GPU's peak rates."""
     return json.loads(field.call("gpus", "--json", **state).stdout)["gpus"][0]["peak"]["source"]
 
 

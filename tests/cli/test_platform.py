@@ -24,7 +24,7 @@ def prove(folder, *arguments, **changes):
 
 @pytest.fixture(scope="module")
 def proven(tmp_path_factory):
-    """What a run on the CPU printed, and its report."""
+    """Return the output and the report of a run on the CPU."""
     folder = tmp_path_factory.mktemp("prove")
     ran = prove(folder, "cpu", "--quick", "-o", "cpu.json")
     assert ran.stderr == ""

@@ -59,7 +59,7 @@ class SimulatedCuda:
         )
 
     def ask(self, program: str, wrong: str = "") -> Any:
-        """What ``program`` printed, read as JSON."""
+        """Run ``program`` and return its output, read as JSON."""
         done = self.run("-c", program, wrong=wrong)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)

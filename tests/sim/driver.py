@@ -55,7 +55,7 @@ def compile_library(folder: Path, source: Path, name: str, *options: str) -> Pat
 
 @dataclass(frozen=True)
 class SetState:
-    """What programs have set on one GPU and nobody has given back."""
+    """Settings of one GPU that programs have made and not reset."""
 
     sm_locked: tuple[int, int] | None = None
     """Lowest and highest SM clock, MHz."""
@@ -72,7 +72,7 @@ class SetState:
 
 
 class World:
-    """What the simulated driver says, and what programs have set with it; several programs may change it at once."""
+    """Answers of the simulated driver, and settings made with it; several programs may change them at the same time."""
 
     VARIABLE: ClassVar[str]
     """Variable that names the world's file to the driver."""
@@ -93,7 +93,7 @@ class World:
             self._write([{**self.HOST, **host}, *gpus])
 
     def change(self, uuid: str, **keys: Any) -> None:
-        """Make one GPU say something else under some keys, at once; a key that becomes null is absent from then on."""
+        """Change some answers of one GPU, at once; a key that becomes None is absent from then on."""
         with self._alone():
             sections = self._read()
             _section(sections, uuid).update(keys)
@@ -192,6 +192,6 @@ class DriverPrograms(World):
     def ask(self, program: str, *, timeout_s: float = 60, **environment: str) -> Any:
         """Run ``program`` to its end in a process that is forked; the last line that it printed, read as JSON."""
         places = {**self.environment, **environment}
-        done = run_piped((), Path.cwd(), places, program=("-c", program), torch="torch" in program, limit_s=timeout_s)
+        done = run_piped((), Path.cwd(), places, program=("-c", program), limit_s=timeout_s)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])

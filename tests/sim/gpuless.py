@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernel_matrix.attempt.folders import JOB_FILE
 from kernel_matrix.attempt.judge_report import read_report
@@ -22,7 +22,7 @@ from kernel_matrix.model.enums import Role
 from kernel_matrix.model.messages import SessionReport
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.registry import get_platform
-from kernel_matrix.sandboxes import Isolation, ProcessExit, ProcessLabels, RoleSpec, RunningProcess, Sandbox
+from kernel_matrix.sandboxes import Isolation, ProcessExit, ProcessLabels, RoleSpec, RunningProcess
 from tests.sim.amd_smi import AmdWorld
 from tests.sim.driver import World
 from tests.sim.family import family
@@ -32,8 +32,8 @@ _WORLDS = {"cuda": NvidiaWorld, "rocm": AmdWorld}
 _LOOK_S = 0.2
 
 
-class ShowsNoGpu(Sandbox if TYPE_CHECKING else object):
-    """What is put before a sandbox's class, so that its roles are shown no GPU."""
+class ShowsNoGpu:
+    """Mixin for a sandbox: its roles are shown no GPU."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -174,7 +174,7 @@ def builds_at_once(devices: Sequence[Gpu]) -> int:
 
 
 def _leave_cores(reserved: int) -> None:
-    """Keep this thread, and what it starts, from the first cores: a low priority alone does not free them in time."""
+    """Keep this thread and what it starts off the first ``reserved`` cores, which a low priority alone does not do."""
     if reserved:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[reserved:])
 

@@ -208,9 +208,13 @@ class Run:
             is_void=lambda cell, since: _outlasted_by_build(outage, cell, since),
         )
         survey, devices = self._survey, self._pending.devices()
-        workers, reserved = self._policy.build_workers or builds_at_once(devices), reserved_cores(devices)
         return build_pool(
-            context, survey.images, survey.inventory.gpus, workers=workers, reserved=reserved, listener=listener
+            context,
+            survey.images,
+            survey.inventory.gpus,
+            workers=self._policy.build_workers or builds_at_once(devices),
+            reserved=reserved_cores(devices),
+            listener=listener,
         )
 
     def _tell_build_started(self, cell: Cell) -> None:

@@ -19,7 +19,7 @@ BASE = 1 << 20
 
 
 def thread(kernel, arguments, *, number, block=0, memory=None):
-    """What memory holds after one thread of ``kernel``, of two blocks of four."""
+    """Run one thread of ``kernel``, of two blocks of four threads each, and return the memory after it."""
     memory = {} if memory is None else memory
     special = {"tid.x": number, "ctaid.x": block, "ntid.x": 4, "nctaid.x": 2}
     Kernel(PTX, kernel).run(arguments, special, memory)

@@ -25,7 +25,7 @@ with opened() as device, device.module(TEXT) as module:
 """
 
 
-def test_anchor_kernels_compute_what_those_of_the_other_vendor_do(hip):
+def test_amd_anchor_kernels_compute_what_those_of_nvidia_do(hip):
     copied, sums = (bytes.fromhex(text) for text in hip.ask(RUN))
     assert copied == (bytes(range(256)) * 16)[:4000] + bytes(96), "every word, and no further"
 
