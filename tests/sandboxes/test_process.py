@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from kernel_matrix.inside import confine
 from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import PACKAGE_TARGET, Mount, RoleSpec
 from kernel_matrix.sandboxes.process import Confinement, ProcessSandbox
-from kernel_matrix.sandboxes.supervised_process import SupervisedProcess
+from kernel_matrix.sandboxes.supervised_process import SupervisedProcess, give_way
 from tests.baddays.field import CONTROL_GROUPS
 from tests.sandboxes.observe import answer, soon, survivors
 
@@ -52,6 +53,31 @@ def test_judge_is_confined_like_a_candidate(sandbox: ProcessSandbox, spec: MakeS
     assert found["uids"] == [65533 if own else os.geteuid()] * 3
     assert found["package"] == ["__init__.py", "inside", "model", "platforms"], "no module of the host side"
     assert sandbox.isolation(judge) == sandbox.isolation(spec(sandbox, "look_inward"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no priorities of sessions")
+@pytest.mark.parametrize(("role", "priority"), [(Role.BUILDER, "nice 19"), (Role.JUDGE, "nice 0")])
+def test_sessions_of_builders_have_the_lowest_priority(
+    role: Role, priority: str, sandbox: ProcessSandbox, spec: MakeSpec
+) -> None:
+    with sandbox.launch(spec(sandbox, "hang", role=role)) as running:
+        leader = running.root_pid()
+        assert Path(f"/proc/{leader}/autogroup").read_text().endswith(f"{priority}\n")
+
+
+def test_busy_priorities_are_tried_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    answers = iter([BlockingIOError, BlockingIOError, None])
+
+    def write(path: Path, text: str, **_options: str) -> None:
+        assert (str(path), text) == ("/proc/17/autogroup", "19")
+        if (problem := next(answers)) is not None:
+            raise problem
+
+    monkeypatch.setattr(Path, "write_text", write)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+    give_way(17)
+    assert next(answers, "all used") == "all used"
+    assert not caplog.records
 
 
 def test_installed_package_is_hidden_from_candidates(

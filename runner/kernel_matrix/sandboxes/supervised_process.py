@@ -36,10 +36,30 @@ _LAST_OUTPUT_S = 0.5
 """Time for which output is read after the end: a process that escaped may hold the pipe open for ever."""
 _CHUNK_BYTES = 64 << 10  # capacity of a pipe on Linux
 
+_LOWEST_PRIORITY = 19
+_PRIORITY_TRIES = 30
+_PRIORITY_PAUSE_S = 0.1  # Linux lets users without rights change the priority of one session in this time
+
 
 def launcher() -> tuple[str, ...]:
     """Return the command line of the launcher, which is isolated from the role's environment."""
     return (sys.executable, "-I", "-S", "-B", str(PACKAGE_FOLDER / "inside" / "confine.py"))
+
+
+def give_way(leader: int) -> None:
+    """Give the session that ``leader`` leads the lowest priority among sessions, where Linux has one.
+
+    With ``sched_autogroup`` the kernel shares a core equally among sessions, and `nice` counts only within each: a
+    compiler takes half of the core of a judge, which then wakes up milliseconds late.
+    """
+    priority = Path(f"/proc/{leader}/autogroup")
+    with contextlib.suppress(OSError):  # a kernel without it shares cores among processes, where `nice` counts
+        for _ in range(_PRIORITY_TRIES):
+            with contextlib.suppress(BlockingIOError):
+                priority.write_text(str(_LOWEST_PRIORITY), encoding="ascii")
+                return
+            time.sleep(_PRIORITY_PAUSE_S)
+        _log.warning("builds may disturb timed cells: the priority of session %d cannot be lowered", leader)
 
 
 class SupervisedProcess:
@@ -85,6 +105,8 @@ class SupervisedProcess:
             self._process = self._popen([fd for fd in (write_end, joining_fd) if fd >= 0])
             if self._group is not None:
                 self._group.take_launcher(self._process.pid)  # it waits for the request
+            if self._role is Role.BUILDER:
+                give_way(self._process.pid)
         except OSError as error:
             report.close()
             raise SandboxError(f"cannot start {sys.executable}: {error}") from error
