@@ -13,6 +13,7 @@ from kernel_matrix.results.judged import judge, times_of
 from kernel_matrix.results.kernel_rows import kernel_rows
 from kernel_matrix.results.record import LinkInfo, Record, record_to_json
 from kernel_matrix.results.rows import Row, cell_rows, host_row
+from tests.measure.test_timed import batches
 from tests.results.factory import (
     ANCHORS,
     BUILD,
@@ -58,6 +59,27 @@ def test_sessions_are_judged_together() -> None:
     assert (found.graded.grade, found.graded.reason) == (Grade.A, "")
     assert found.machine_drift == pytest.approx(0.002)
     assert found.code_drift == pytest.approx(20 / 9_990)
+
+
+def in_batches(number: int, candidate: int) -> Any:
+    """A session with batches, whose candidate claims twice this time."""
+    (its_workload,) = timed(number, 2 * candidate, 20_000).workloads
+    sides = batches({"candidate": candidate, "eager": 20_000})
+    return replace(session(number), workloads=(replace(its_workload, batches=sides),))
+
+
+def test_sessions_timed_otherwise_than_most_do_not_count() -> None:
+    one = record(in_batches(0, 10_000), timed(1, 20_000, 20_000), in_batches(2, 10_020))
+    found = judged(one)["default"]
+    assert found.comparison is not None
+    assert (found.candidate_ns, found.comparison.sessions) == (10_010, 2)
+    assert sorted(found.alone) == [0, 2]
+    told = rows(one)
+    assert [row["candidate_median_ns"] for row in told] == [10_000, None, 10_020]
+    assert [row["speedup"] for row in told] == [2.0, None, pytest.approx(20_000 / 10_020)]
+    assert [row["candidate_samples"] for row in told] == [10, 10, 10]
+    most_claim = judged(record(in_batches(0, 10_000), timed(1, 20_000, 20_000), timed(2, 20_020, 20_000)))["default"]
+    assert (most_claim.candidate_ns, sorted(most_claim.alone)) == (20_010, [1, 2])
 
 
 def test_every_row_says_what_all_sessions_say() -> None:

@@ -36,6 +36,9 @@ class WorkloadTimes:
 
     The time of a call is taken in batches, by the judge's own clock, where candidate and eager have them. Elsewhere it
     is the median of the claimed device times, and a speed-up is limited by the bound.
+
+    Attributes:
+        counts: Whether the session has a time and a speed-up, beside what was claimed.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class WorkloadTimes:
         self._batch_times: dict[str, Sequence[float]] = {}
         self._batch_medians: dict[str, MedianInterval | None] = {}
         self._in_batches: dict[str, bool] = {}
+        self.counts = True
 
     @classmethod
     def of_report(cls, workload: WorkloadReport) -> WorkloadTimes:
@@ -99,13 +103,17 @@ class WorkloadTimes:
     def time_ns(self, contestant: str) -> float | None:
         """Return the median time of a cold call, in batches where these compare eager and this contestant.
 
-        Elsewhere it is the claimed one.
+        Elsewhere it is the claimed one. None where the session does not count.
         """
+        if not self.counts:
+            return None
         found = self.batches(contestant) if self._is_timed_in_batches(contestant) else None
         return found.estimate if found else self.claimed_ns(contestant)
 
     def samples_ns(self, contestant: str) -> Sequence[float]:
         """Return the times of which :meth:`time_ns` is the median."""
+        if not self.counts:
+            return ()
         timed_in_batches = self._is_timed_in_batches(contestant)
         return self._call_times(contestant) if timed_in_batches else self.device_ns(contestant)
 
@@ -134,8 +142,10 @@ class WorkloadTimes:
 
         Returns:
             The ratio of the times in batches, if :meth:`in_batches`. Else that of the claimed times, at most
-            :meth:`speedup_limit`. None where either has no time.
+            :meth:`speedup_limit`. None where either has no time, or the session does not count.
         """
+        if not self.counts:
+            return None
         if self.in_batches(against):
             ours, theirs = self.batches(CANDIDATE), self.batches(against)
             return theirs.estimate / ours.estimate if ours and theirs else None

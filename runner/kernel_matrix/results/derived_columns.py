@@ -86,7 +86,8 @@ class WorkloadColumns:
     discarded_contended: Small | None
     """Of these, samples during which another process was on the GPU."""
     candidate_median_ns: float | None
-    """Median time of a call of the candidate: in batches by the judge's clock if both sides have any, else claimed."""
+    """Median time of a call of the candidate: in batches by the judge's clock if both sides have any, else claimed.
+    Null in a session that was timed otherwise than most sessions of its record."""
     baseline_median_ns: float | None
     """Median time of a call of `eager`, likewise."""
     candidate_claimed_ns: float | None

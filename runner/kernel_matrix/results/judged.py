@@ -65,12 +65,26 @@ class _Trust:
 
 
 def times_of(record: Document) -> Sessions:
-    """Return the times of every session and workload of a checked record."""
-    return {
+    """Return the times of every session and workload of a checked record.
+
+    Times in batches and claimed times are not compared, since a claimed one holds what starting a call costs. So where
+    a workload was timed in batches in at least half of its sessions, its other sessions do not count, and the reverse.
+    They differ where so many batches were discarded that their median has no interval.
+    """
+    found = {
         (session["session"], workload["name"]): WorkloadTimes.of_document(workload)
         for session in record["sessions"]
         for workload in session["workloads"]
     }
+    by_workload: dict[str, list[WorkloadTimes]] = {}
+    for (_session, name), times in found.items():
+        by_workload.setdefault(name, []).append(times)
+    for sessions in by_workload.values():
+        batched = [times.in_batches() for times in sessions]
+        usual = 2 * sum(batched) >= len(batched)
+        for times, is_batched in zip(sessions, batched, strict=True):
+            times.counts = is_batched is usual
+    return found
 
 
 def judge(record: Document, times: Sessions) -> dict[str, WorkloadJudgement]:
