@@ -128,7 +128,7 @@ def write_tables(folder: Path, shape: Shape) -> None:
     made = made.with_columns(**_outcomes(dice, cell, shape)).with_columns(**_facts())
     _write(folder, "cells", made)
     _write(folder, "samples", _samples(dice, made) if shape.nights == 1 else pl.DataFrame())
-    for name in ("kernels", "hosts"):
+    for name in ("batches", "kernels", "hosts"):
         _write(folder, name, pl.DataFrame())
 
 

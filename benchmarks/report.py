@@ -217,7 +217,7 @@ def write_tables(folder: Path, cells: int) -> None:
         if cells > 100_000:
             break
     _write(folder, "samples", pl.concat(parts))
-    for name in ("kernels", "hosts"):
+    for name in ("batches", "kernels", "hosts"):
         _write(folder, name, pl.DataFrame())
 
 

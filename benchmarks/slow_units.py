@@ -133,7 +133,7 @@ def table_of(problem: pl.Series, night: Any, unit: Any, time: Any) -> Tables:
         (pl.col(name) if name in known else pl.lit(None)).cast(kind).alias(name) for name, kind in CELLS.items()
     )
     empty = pl.LazyFrame()
-    return Tables(cells=whole.lazy(), samples=empty, kernels=empty, hosts=empty)
+    return Tables(cells=whole.lazy(), samples=empty, batches=empty, kernels=empty, hosts=empty)
 
 
 def accused(tables: Tables) -> set[str]:

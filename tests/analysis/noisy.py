@@ -1,5 +1,7 @@
 """Sessions with simulated noise, and the answers of ``variance`` about them."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from kernel_matrix.analysis.questions import QuestionOptions
@@ -16,8 +18,8 @@ def measured(rng, *, spread=0.01, sessions=3, unit_effect=0.0, **columns):
     return over_sessions([(2 * CANDIDATE_NS * a, CANDIDATE_NS * b * effect) for a, b in noise], **columns)
 
 
-def answers(rows, samples=None, **request):
+def answers(rows, samples=None, batches=None, **request):
     made = rows if isinstance(rows, Tables) else tables(rows)
-    if samples is not None:
-        made = Tables(cells=made.cells, samples=samples.lazy(), kernels=made.kernels, hosts=made.hosts)
+    given = {"samples": samples, "batches": batches}
+    made = replace(made, **{name: frame.lazy() for name, frame in given.items() if frame is not None})
     return {answer.name: answer for answer in variance(made, QuestionOptions(**request))}

@@ -55,6 +55,26 @@ def test_levels_are_told_apart_with_samples():
     assert noise["call_cost_s"].to_list() == pytest.approx([0.001] * 40, rel=0.05)
 
 
+@pytest.mark.parametrize("late", [0.0, 0.05], ids=["punctual", "late"])
+def test_levels_are_those_of_batches_where_there_are_any(late):
+    rng = np.random.default_rng(7)
+    rows, batches, calls = [], [], []
+    for number in range(40):
+        logs = np.log(CANDIDATE_NS) + rng.normal(0, 0.01, (5, 1, 1)) + rng.normal(0, 0.004, (5, 8, 2))
+        logs += np.where(rng.random(logs.shape) < late, np.log(rng.uniform(1.5, 10, logs.shape)), 0.0)
+        medians = np.exp(np.median(logs, axis=(1, 2)))
+        rows += over_sessions([(2e5, ns) for ns in medians], candidate=f"softmax/{number}")
+        for session, block, index in np.ndindex(logs.shape):
+            where = {"record": number, "session": session, "workload": "default", "block": block, "index": index}
+            one = {**where, "contestant": "candidate", "block_started_ns": 0, "block_ended_ns": 1000}
+            batches.append({**one, "call_ns": float(np.exp(logs[session, block, index]))})
+            batches.append({**one, "contestant": "eager", "call_ns": None})
+            calls.append({**one, "regime": "cold", "device_ns": int(CANDIDATE_NS * rng.uniform(1, 3))})
+    found = answers(rows, frame("samples", calls), frame("batches", batches))["components"]
+    assert level(found, "sample")["sd_percent"] == pytest.approx(0.4, rel=0.03 if not late else 0.3)
+    assert level(found, "session")["sd_percent"] == pytest.approx(1.0, rel=0.12)
+
+
 def test_components_by_slice_and_by_cell():
     rng = np.random.default_rng(2)
     rows = [

@@ -1,12 +1,14 @@
 """Blocks and samples within sessions, against numpy, in any order and with any numbering."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 
 from kernel_matrix.analysis.timed_sessions import measured_in
 from kernel_matrix.analysis.within import within
-from tests.analysis.made import cell, cells, frame
+from tests.analysis.made import cell, frame, tables
 
 
 def sessions_of(records, workloads):
@@ -48,6 +50,15 @@ def samples_of(rows, rng, blocks):
     return [made[i] for i in rng.permutation(len(made))]
 
 
+def limited(sessions):
+    """Blocks of each session, their samples within three standard deviations of the session's median."""
+    quartiles = [np.quantile(np.concatenate(list(groups.values())), [0.25, 0.75]) for groups in sessions]
+    reach = 3 * np.median(np.diff(quartiles)) / 1.349
+    for groups in sessions:
+        middle = np.median(np.concatenate(list(groups.values())))
+        yield [np.clip(group, middle - reach, middle + reach) for group in groups.values()]
+
+
 @pytest.mark.parametrize(
     ("records", "blocks"),
     [
@@ -62,23 +73,22 @@ def test_sums_are_those_of_numpy(records, blocks):
     samples = samples_of(rows, rng, blocks)
     stray = next(one for one in samples if one["record"] == records[0] and one["contestant"] == "candidate")
     elsewhere = [stray | {"workload": "other"}, stray | {"session": 2}, stray | {"session": None}]
-    measured = measured_in(cells(rows), [])
-    found = within(frame("samples", [*samples, *elsewhere]).lazy(), measured)
+    made = replace(tables(rows), samples=frame("samples", [*samples, *elsewhere]).lazy())
+    measured = measured_in(made.cells, [])
+    found = within(made, measured)
     assert found.height == len(records) * 2 * 2
     names = {row["cell"]: (row["candidate"], row["workload"]) for row in measured.cells.iter_rows(named=True)}
     for row in found.iter_rows(named=True):
         candidate, workload = names[row["cell"]]
         contestant = {"candidate": "candidate", "baseline": "eager"}[row["of"]]
+        sessions = [{}, {}]
+        for one in samples:
+            if (f"softmax/{one['record']}", one["workload"], one["contestant"]) == (candidate, workload, contestant):
+                sessions[one["session"]].setdefault(one["block"], []).append(np.log(one["device_ns"]))
         squares, between = 0.0, 0.0
-        for session in (0, 1):
-            groups = {}
-            for one in samples:
-                if (f"softmax/{one['record']}", one["session"], one["workload"], one["contestant"]) == (
-                    *(candidate, session, workload, contestant),
-                ):
-                    groups.setdefault(one["block"], []).append(np.log(one["device_ns"]))
-            squares += sum(np.var(group) * len(group) for group in groups.values())
-            between += 4 * np.var([np.mean(group) for group in groups.values()]) * len(groups)
+        for groups in limited(sessions):
+            squares += sum(np.var(group) * len(group) for group in groups)
+            between += 4 * np.var([np.mean(group) for group in groups]) * len(groups)
         assert row["sample_squares"] == pytest.approx(squares)
         assert row["block_squares"] == pytest.approx(between, abs=1e-9)
         assert (row["sessions"], row["blocks"], row["samples"]) == (2, 2 * len(blocks), 8 * len(blocks))
@@ -86,7 +96,7 @@ def test_sums_are_those_of_numpy(records, blocks):
 
 
 def test_without_samples_there_is_nothing():
-    measured = measured_in(cells(sessions_of((0,), ("default",))), [])
-    found = within(frame("samples", []).lazy(), measured)
+    made = tables(sessions_of((0,), ("default",)))
+    found = within(made, measured_in(made.cells, []))
     assert isinstance(found, pl.DataFrame)
     assert found.is_empty()

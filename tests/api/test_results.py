@@ -7,6 +7,7 @@ import pytest
 
 from kernel_matrix import Results, analyze, freeze_best_known
 from kernel_matrix.errors import NothingSelectedError, StoreError, UsageError
+from kernel_matrix.results.schema import TABLES
 from kernel_matrix.results.store import RecordStore
 from tests.results.factory import failed_record, make_record
 
@@ -70,7 +71,7 @@ def test_filter_that_knows_no_key_names_them(example_tables):
 
 def test_tables_of_another_schema_are_refused(records, tmp_path):
     with Results(records) as results:
-        for name in ("cells", "samples", "kernels", "hosts"):
+        for name in TABLES:
             getattr(results, name).write_parquet(tmp_path / f"{name}.parquet")
     (tmp_path / "cells.parquet").write_bytes(b"PAR1")
     with pytest.raises(StoreError, match="cannot be read"):

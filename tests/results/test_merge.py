@@ -81,9 +81,9 @@ def test_every_table_has_exactly_its_schema(results: Path, tmp_path: Path) -> No
     report = merge([results], tmp_path / "out")
     for name, schema in TABLES.items():
         assert dict(table(report, name).schema) == schema
-        assert pl.read_parquet_metadata(report.tables[name])["kernel_matrix_tables"] == "4"
+        assert pl.read_parquet_metadata(report.tables[name])["kernel_matrix_tables"] == "5"
     assert sorted(contents(tmp_path / "out")) == [
-        *("cells.parquet", "hosts.parquet", "kernels.parquet", "rejected.jsonl", "samples.parquet")
+        *("batches.parquet", "cells.parquet", "hosts.parquet", "kernels.parquet", "rejected.jsonl", "samples.parquet")
     ]
 
 

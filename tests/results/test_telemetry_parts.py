@@ -65,7 +65,7 @@ def rewrite(records: Path, cell: str, run_id: str = "run-1", samples: int = 3) -
 def test_traces_are_read_only_where_they_are_asked_for(results: Path, tmp_path: Path) -> None:
     shutil.rmtree(results / "nightly" / "traces")
     report = merge([results], tmp_path / "out")
-    assert sorted(report.tables) == ["cells", "hosts", "kernels", "samples"]
+    assert sorted(report.tables) == ["batches", "cells", "hosts", "kernels", "samples"]
     assert (report.traces, report.telemetry_samples, report.rejected) == (0, 0, ())
 
 

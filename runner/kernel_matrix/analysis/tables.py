@@ -22,7 +22,7 @@ from kernel_matrix.results.schema import (
     VERSION_KEY,
 )
 
-_JOINED: Final = ("cells", "samples", "kernels")
+_JOINED: Final = ("cells", "samples", "batches", "kernels")
 """Tables whose rows name a record by its number within their folder."""
 
 
@@ -32,6 +32,7 @@ class Tables:
 
     cells: pl.LazyFrame
     samples: pl.LazyFrame
+    batches: pl.LazyFrame
     kernels: pl.LazyFrame
     hosts: pl.LazyFrame
     telemetry: pl.LazyFrame | None = None

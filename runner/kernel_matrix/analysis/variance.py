@@ -36,7 +36,7 @@ def variance(tables: Tables, request: QuestionOptions) -> list[Answer]:
     """
     by = columns_of(request.by)
     measured = measured_in(tables.cells, by)
-    sums = sums_of_cells(measured, within(tables.samples, measured))
+    sums = sums_of_cells(measured, within(tables, measured))
     heavy, labels = heavy_tailed(measured, sums), [*by] or [SLICE]
 
     def of_outcomes() -> list[Answer]:

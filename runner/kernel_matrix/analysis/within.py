@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
 from kernel_matrix.analysis.outcomes import aggregate
+from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.analysis.timed_sessions import TimedSessions
+from kernel_matrix.measure.grade import NORMAL_IQR
 from kernel_matrix.measure.timed import CANDIDATE
 from kernel_matrix.model.enums import Implementation, Regime
 
@@ -19,22 +22,30 @@ WITHIN: Final = (
 )  # fmt: skip
 """Columns of :func:`within`; all may be added over cells."""
 
+FARTHEST: Final = 3.0
+"""In standard deviations."""
 _AT_ONCE: Final = 125_000
 """Records whose blocks are held in memory; larger groups are slower."""
 _PASSES: Final = 8
 """Largest number of passes over the samples, for any number of records."""
 _SIDES: Final = ("candidate", "baseline")
 """Measures; a side is encoded as its place here."""
+_IS_COMPARED: Final = pl.col("contestant").is_in([CANDIDATE, Implementation.EAGER.value])
 
 
-def within(samples: pl.LazyFrame, measured: TimedSessions) -> pl.DataFrame:
+def within(tables: Tables, measured: TimedSessions) -> pl.DataFrame:
     """Sum blocks and samples within sessions, per ``cell`` and ``of`` (candidate or baseline).
 
-    Only kept, cold samples of the candidate and of eager count. They are read in ranges of records, and reduced to
-    blocks and then to sessions before any join, so that they are never all in memory.
+    Samples are those of which the session's time is the median: batches where it has any that count, else the kept,
+    cold single calls of the candidate and of eager. Since the median depends little on how far the farthest samples are
+    from it, one that is more than :data:`FARTHEST` standard deviations away counts as if it were that far; otherwise a
+    few calls that were delayed would explain all that sessions differ by. Samples are read in ranges of records, and
+    reduced to blocks and then to sessions before they are joined with cells, so that they are never all in memory.
     """
-    numbers = _Numbers.of(samples, measured.values)
-    in_sessions = pl.concat([numbers.sums(part) for part in numbers.ranges(_counted(samples))])
+    batches, calls = _counted_batches(tables.batches), _counted_calls(tables.samples)
+    numbers = _Numbers.of([tables.batches, tables.samples], measured.values)
+    in_batches, in_calls = (pl.concat([numbers.sums(part) for part in numbers.ranges(one)]) for one in (batches, calls))
+    in_sessions = pl.concat([in_batches, in_calls.join(in_batches, on="visit", how="anti")])
     visits = measured.values.select("cell", numbers.visit())
     side = pl.col("visit") % len(_SIDES)
     rows = in_sessions.lazy().with_columns(
@@ -51,14 +62,32 @@ def within(samples: pl.LazyFrame, measured: TimedSessions) -> pl.DataFrame:
     return aggregate(of_cells, ("cell", "of"), pl.col(WITHIN).sum()).collect()
 
 
-def _counted(samples: pl.LazyFrame) -> pl.LazyFrame:
-    """Keep cold samples of the candidate and of eager that were not discarded."""
-    return samples.filter(
-        pl.col("contestant").is_in([CANDIDATE, Implementation.EAGER.value])
-        & (pl.col("regime") == Regime.COLD.value)
-        & pl.col("discarded").is_null()
-        & (pl.col("device_ns") > 0)
+def _counted_batches(batches: pl.LazyFrame) -> pl.LazyFrame:
+    """Keep batches of which a session's time is the median."""
+    return batches.filter(_IS_COMPARED & (pl.col("call_ns") > 0)).with_columns(time_ns="call_ns")
+
+
+def _counted_calls(samples: pl.LazyFrame) -> pl.LazyFrame:
+    """Keep cold single calls that were not discarded."""
+    is_cold = (pl.col("regime") == Regime.COLD.value) & pl.col("discarded").is_null()
+    return samples.filter(_IS_COMPARED & is_cold & (pl.col("device_ns") > 0)).with_columns(time_ns="device_ns")
+
+
+def _limited(numbered: pl.LazyFrame) -> pl.LazyFrame:
+    """Move each ``value`` to within :data:`FARTHEST` standard deviations of the median of its ``visit``.
+
+    The standard deviation is that of the usual session of its ``attempt``, from quartiles.
+    """
+    value, spread = pl.col("value"), pl.col("spread").median().over("attempt")
+    of_visits = numbered.group_by("visit").agg(
+        pl.col("attempt").first(),
+        middle=value.median(),
+        spread=(value.quantile(0.75, "linear") - value.quantile(0.25, "linear")) / NORMAL_IQR,
     )
+    # A coarse clock may give most samples the same time; their quartiles say nothing of the others.
+    reach = pl.when(spread > 0).then(FARTHEST * spread).otherwise(math.inf)
+    bounds = of_visits.select("visit", least=pl.col("middle") - reach, most=pl.col("middle") + reach)
+    return numbered.join(bounds, on="visit").with_columns(value.clip("least", "most"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +107,15 @@ class _Numbers:
         return pl.UInt64() if total < 2**64 else pl.Int128()
 
     @classmethod
-    def of(cls, samples: pl.LazyFrame, values: pl.DataFrame) -> _Numbers:
-        highest = samples.select(pl.col("block").max()).collect(engine="streaming").item()
+    def of(cls, timed: Sequence[pl.LazyFrame], values: pl.DataFrame) -> _Numbers:
+        highest = max(
+            one.select(pl.col("block").max().fill_null(-1)).collect(engine="streaming").item() for one in timed
+        )
         records, sessions = values.select(pl.col("record").max(), pl.col("session").max()).row(0)
         return cls(
             records=records + 1,
             sessions=(sessions or 0) + 1,
-            blocks=2 + (-1 if highest is None else highest),
+            blocks=2 + highest,
             workloads=pl.Enum(values["workload"].unique().drop_nulls().sort()),
         )
 
@@ -98,11 +129,19 @@ class _Numbers:
 
     def sums(self, samples: pl.LazyFrame) -> pl.DataFrame:
         """Sum blocks and samples per ``visit`` (including its side)."""
-        value = pl.col("device_ns").cast(pl.Float64).log()
         side = (pl.col("contestant") != CANDIDATE).cast(self.kind)
         block = (pl.col("block").fill_null(-1).cast(pl.Int64) + 1).cast(self.kind)
-        place = (self.visit() * len(_SIDES) + side) * self.blocks + block
-        blocks = samples.group_by(place.alias("place")).agg(
+        numbered = samples.select(
+            "block_started_ns",
+            "block_ended_ns",
+            attempt=(self._place(pl.lit(0)) * len(_SIDES) + side),
+            visit=self.visit() * len(_SIDES) + side,
+            in_visit=block,
+            value=pl.col("time_ns").cast(pl.Float64).log(),
+        )
+        value = pl.col("value")
+        limited = _limited(numbered).with_columns(place=pl.col("visit") * self.blocks + pl.col("in_visit"))
+        blocks = limited.group_by("place").agg(
             n=pl.len().cast(pl.Float64),
             mean=value.mean(),
             var=value.var(),
@@ -121,9 +160,12 @@ class _Numbers:
 
     def visit(self) -> pl.Expr:
         """Encode a session's workload as one number among those of all records."""
-        session = pl.col("record").cast(self.kind) * self.sessions + pl.col("session").cast(self.kind)
+        return self._place(pl.col("session")).alias("visit")
+
+    def _place(self, session: pl.Expr) -> pl.Expr:
+        in_record = pl.col("record").cast(self.kind) * self.sessions + session.cast(self.kind)
         workload = self._workload().to_physical().cast(self.kind)
-        return (session * len(self.workloads.categories) + workload).alias("visit")
+        return in_record * len(self.workloads.categories) + workload
 
     def _workload(self) -> pl.Expr:
         return pl.col("workload").cast(self.workloads, strict=False)

@@ -106,6 +106,11 @@ class Results:
         return self.tables.samples.collect()
 
     @property
+    def batches(self) -> pl.DataFrame:
+        """One row per batch of calls."""
+        return self.tables.batches.collect()
+
+    @property
     def kernels(self) -> pl.DataFrame:
         """One row per kernel that was built or seen to run."""
         return self.tables.kernels.collect()
@@ -161,6 +166,7 @@ class Results:
         chosen.tables = Tables(
             cells=cells,
             samples=self.tables.samples.join(workloads, on=["record", "workload"], how="semi", nulls_equal=True),
+            batches=self.tables.batches.join(workloads, on=["record", "workload"], how="semi", nulls_equal=True),
             kernels=self.tables.kernels.join(records, on="record", how="semi"),
             hosts=self.tables.hosts.join(cells.select("host_id").unique(), on="host_id", how="semi"),
             telemetry=self.tables.telemetry,

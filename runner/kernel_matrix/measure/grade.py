@@ -11,7 +11,7 @@ from kernel_matrix.model.enums import Grade
 
 LIMITS = {Grade.A: 0.01, Grade.B: 0.02}
 """Grade → largest allowed spread within sessions, spread between sessions, and drift."""
-_NORMAL_IQR = 1.349
+NORMAL_IQR = 1.349
 """Interquartile range of a normal distribution with standard deviation 1."""
 
 
@@ -79,7 +79,7 @@ def spread_within(samples: Sequence[float]) -> float | None:
         return None
     ordered = sorted(samples)
     low, middle, high = (_quantile(ordered, share) for share in (0.25, 0.5, 0.75))
-    return (high - low) / _NORMAL_IQR / middle if middle else None
+    return (high - low) / NORMAL_IQR / middle if middle else None
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

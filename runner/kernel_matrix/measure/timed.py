@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from operator import sub
 from statistics import median
@@ -124,6 +124,21 @@ class WorkloadTimes:
             self._batch_medians[contestant] = median_interval(times) if times else None
         return self._batch_medians[contestant]
 
+    def times_in_batches(self) -> list[list[float]]:
+        """Return the times per call of which :meth:`time_ns` is the median, for each block of batches.
+
+        None are of blocks of short or discarded batches, and of contestants that are timed otherwise.
+        """
+        times: dict[str, Iterator[float]] = {}
+        found = []
+        for block in self._batches:
+            name = block.contestant
+            counts = self.counts and not block.short and not block.discarded and self._is_timed_in_batches(name)
+            if counts and name not in times:
+                times[name] = iter(self._call_times(name))
+            found.append(list(islice(times[name], len(block.calls))) if counts else [])
+        return found
+
     def in_batches(self, against: str = EAGER) -> bool:
         """Return True if batches compare the candidate with ``against``.
 
@@ -193,9 +208,9 @@ class WorkloadTimes:
 
     def _block_times(self, contestant: str) -> list[float]:
         """Return the median time per call of each block of long batches; 0 for a block that does not count."""
-        times = iter(self._call_times(contestant))
-        blocks = [block for block in self._batches if block.contestant == contestant and not block.short]
-        return [0.0 if block.discarded else median(islice(times, len(block.calls))) for block in blocks]
+        by_block = zip(self._batches, self.times_in_batches(), strict=True)
+        own = (times for block, times in by_block if block.contestant == contestant and not block.short)
+        return [median(times) if times else 0.0 for times in own]
 
     def _call_times(self, contestant: str) -> Sequence[float]:
         if not self._kept_batches:

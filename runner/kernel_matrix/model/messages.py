@@ -399,32 +399,32 @@ class BatchBlock:
     A batch is a number of calls back to back, each on inputs that its process sees for the first time.
     """
 
-    contestant: Annotated[str, Words(CONTESTANTS)]
+    contestant: Annotated[str, Words(CONTESTANTS), Column(tables=("batches",), words=CONTESTANTS)]
     """`candidate` or an implementation's name."""
-    started_ns: Count
+    started_ns: Annotated[Count, Column("block_started_ns", tables=("batches",))]
     """Judge's monotonic clock, nanoseconds."""
-    ended_ns: Count
+    ended_ns: Annotated[Count, Column("block_ended_ns", tables=("batches",))]
     """Judge's monotonic clock, nanoseconds."""
-    captured: bool
+    captured: Annotated[bool, Column(tables=("batches",))]
     """The calls were replayed from graphs."""
-    short: bool
+    short: Annotated[bool, Column(tables=("batches",))]
     """Of few calls, by the baseline: they show what a batch takes besides its calls."""
-    calls: Annotated[Tuple[Count, ...], Items(1000)]
+    calls: Annotated[Tuple[Count, ...], Items(1000), Column(tables=("batches",), form="item")]
     """Number of calls of each batch."""
-    delivered_ns: Annotated[Tuple[Count, ...], Items(1000)]
+    delivered_ns: Annotated[Tuple[Count, ...], Items(1000), Column(tables=("batches",), form="item")]
     """The judge's clock from the first byte of the inputs of each batch until its worker says that the calls begin."""
-    least_ns: Annotated[Tuple[Count, ...], Items(1000)]
+    least_ns: Annotated[Tuple[Count, ...], Items(1000), Column(tables=("batches",), form="item")]
     """The part of `delivered_ns` in which no call can run: the judge writes inputs, and the device switches to the
     worker, which says how long that took. Only the baseline's counts."""
-    wall_ns: Annotated[Tuple[Count, ...], Items(1000)]
+    wall_ns: Annotated[Tuple[Count, ...], Items(1000), Column(tables=("batches",), form="item")]
     """The judge's clock from then until all calls have ended, per batch."""
-    handover_ns: Annotated[Tuple[Count, ...], Items(1000)]
+    handover_ns: Annotated[Tuple[Count, ...], Items(1000), Column(tables=("batches",), form="item")]
     """The judge's clock from then until it has taken all outputs, per batch."""
-    in_place: Annotated[bool, LATER] = False
+    in_place: Annotated[bool, LATER, Column(tables=("batches",))] = False
     """The calls wrote their outputs into the judge's memory, which takes them when the calls end."""
-    discarded: Annotated[Optional[Name], LATER] = None
+    discarded: Annotated[Optional[Name], LATER, Column(tables=("batches",))] = None
     """Cause for which the block does not count; judged by the host, from its telemetry."""
-    sm_clock_mhz: Annotated[Optional[Measured], LATER] = None
+    sm_clock_mhz: Annotated[Optional[Measured], LATER, Column(tables=("batches",))] = None
     """Mean SM clock while the block ran, from the host's telemetry; `None` without telemetry."""
 
     def __post_init__(self) -> None:

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import polars as pl
 
+from kernel_matrix.results.batch_rows import batch_rows
 from kernel_matrix.results.columns import SampleColumns, TableRows
 from kernel_matrix.results.descriptions import DISCARDED, describe_clocks, discards
 from kernel_matrix.results.kernel_rows import kernel_rows
 from kernel_matrix.results.reading import Document, Rejection, conflicts, try_record
 from kernel_matrix.results.rows import cell_rows, host_row
-from kernel_matrix.results.schema import CELLS, HOSTS, KERNELS
+from kernel_matrix.results.schema import BATCHES, CELLS, HOSTS, KERNELS
 from kernel_matrix.results.telemetry_parts import TelemetryParts
 
 _NAMES = 2000
@@ -116,7 +117,7 @@ class _ChunkWriter:
         self.telemetry = TelemetryParts(chunk.telemetry_part)
         self._chunk = chunk
         self._cells, self._hosts, self._kernels = TableRows(CELLS), TableRows(HOSTS), TableRows(KERNELS)
-        self._samples = SampleColumns()
+        self._samples, self._batches = SampleColumns(), TableRows(BATCHES)
         self._clocks: Counter[str] = Counter()
 
     def add(self, record: Document, *, key: int, run: Document | None) -> None:
@@ -134,6 +135,8 @@ class _ChunkWriter:
         for row in kernel_rows(record, key=key):
             self._kernels.append(row)
         self._samples.add(record, key=key)
+        for row in batch_rows(record, key=key):
+            self._batches.append(row)
         self._clocks[describe_clocks(record["host"]["clock_state"], record["host"]["clock_policy"])] += 1
 
     def write(self, files: _FileReader) -> ChunkCounts:
@@ -141,6 +144,7 @@ class _ChunkWriter:
         cells = self._cells.frame()
         _write(cells, self._chunk.part("cells"))
         _write(self._samples.frame(), self._chunk.part("samples"))
+        _write(self._batches.frame(), self._chunk.part("batches"))
         _write(self._kernels.frame(), self._chunk.part("kernels"))
         _write(count_hosts(self._hosts.frame()), self._chunk.part("hosts"))
         return ChunkCounts(

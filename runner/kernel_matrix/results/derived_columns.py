@@ -253,6 +253,21 @@ class TimedSample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimedBatch:
+    """Columns of ``batches`` beyond those of a block of batches."""
+
+    workload: str
+    """Name of the shape set."""
+    block: Small
+    """Position of the block among the session's blocks of batches."""
+    index: Small
+    """Position of the batch in its block."""
+    call_ns: float | None
+    """Time of a call in this batch, less what starting a batch costs. The session's time is the median of these; null
+    where a batch does not count for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelOrigin:
     """Column of ``kernels`` for the origin of a row."""
 

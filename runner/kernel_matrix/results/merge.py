@@ -77,7 +77,7 @@ def merge(
     progress: Progress | None = None,
     workers: int | None = None,
 ) -> MergeReport:
-    """Merge all records under ``folders`` into ``cells``, ``samples``, ``kernels`` and ``hosts`` in ``out``.
+    """Merge all records under ``folders`` into the tables of :mod:`kernel_matrix.results.schema`, in ``out``.
 
     Every record is validated. Invalid files stay where they are and are listed in ``out/rejected.jsonl`` and in the
     report. Identical files are counted once. Files that claim the same run, cell and attempt with different content are
@@ -225,7 +225,7 @@ def _end_with(sentinel: int) -> None:
 def _write_tables(chunks: Sequence[MergeChunk], counts: Sequence[ChunkCounts], folder: Path) -> dict[str, Path]:
     """Join the chunks' parts into one Parquet file per table."""
     files = {}
-    for table in ("cells", "samples", "kernels"):
+    for table in ("cells", "samples", "batches", "kernels"):
         parts = [
             _renumbered(chunk.part(table), first) for chunk, first in zip(chunks, _first_keys(counts), strict=True)
         ]

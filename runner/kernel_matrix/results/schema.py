@@ -2,6 +2,7 @@
 
 ``cells``: one row per record × session × workload; a record without sessions or workloads has one row with nulls.
 ``samples``: one row per timed call; ``record``, ``session`` and ``workload`` join it to ``cells``.
+``batches``: one row per batch of calls; the same columns join it to ``cells``.
 ``kernels``: one row per built kernel and, per session, per traced kernel; ``record`` joins it to ``cells``.
 ``hosts``: one row per distinct host, sandbox and device; ``host_id`` joins it to ``cells``.
 ``telemetry``, only on request: one row per telemetry sample; ``record`` joins it to ``cells``.
@@ -14,7 +15,7 @@ from typing import Final
 
 import polars as pl
 
-from kernel_matrix.model.messages import Block, SessionReport, TracedKernel, WorkloadReport
+from kernel_matrix.model.messages import BatchBlock, Block, SessionReport, TracedKernel, WorkloadReport
 from kernel_matrix.results.derived_columns import (
     AttemptColumns,
     BuildColumns,
@@ -25,6 +26,7 @@ from kernel_matrix.results.derived_columns import (
     RecordNumber,
     SessionColumns,
     SessionKey,
+    TimedBatch,
     TimedSample,
     WorkloadColumns,
 )
@@ -34,8 +36,9 @@ from kernel_matrix.results.run_info import RunInfo
 from kernel_matrix.results.trace import TraceFile
 from kernel_matrix.sources import Origin
 
-TABLES_VERSION: Final = 4
-"""Version of the tables; changes when a column is renamed, retyped or removed, or an enum gets a word."""
+TABLES_VERSION: Final = 5
+"""Version of the tables; changes when there is one more, or a column is renamed, retyped or removed, or an
+enum gets a word."""
 VERSION_KEY: Final = "kernel_matrix_tables"
 """Key of the version in the metadata of each Parquet file of tables.
 
@@ -45,7 +48,7 @@ A file without it is recognised by its columns.
 _DERIVED: Final = frozenset(
     {
         *(RecordNumber, SessionKey, SessionColumns, WorkloadColumns, AttemptColumns, BuildColumns, DeviceColumns),
-        *(TimedSample, KernelOrigin, HostKey, HostCounts, CompiledKernelInfo, TracedKernel),
+        *(TimedSample, TimedBatch, KernelOrigin, HostKey, HostCounts, CompiledKernelInfo, TracedKernel),
     }
 )
 """Classes whose fields all become columns."""
@@ -69,6 +72,7 @@ def _columns(table: str, *kinds: type) -> dict[str, FieldColumn]:
 COLUMNS: Final = {
     "cells": _columns("cells", *_CELL_PARTS),
     "samples": _columns("samples", RecordNumber, SessionKey, TimedSample, Block),
+    "batches": _columns("batches", RecordNumber, SessionKey, TimedBatch, BatchBlock),
     "kernels": _columns("kernels", RecordNumber, SessionKey, KernelOrigin, CompiledKernelInfo, TracedKernel),
     "hosts": _columns("hosts", HostKey, HostRecord, HostCounts),
     "telemetry": _columns("telemetry", RecordNumber, TraceFile),
@@ -82,10 +86,11 @@ def _schema(table: str) -> dict[str, pl.DataType]:
 
 CELLS: Final = _schema("cells")
 SAMPLES: Final = _schema("samples")
+BATCHES: Final = _schema("batches")
 KERNELS: Final = _schema("kernels")
 HOSTS: Final = _schema("hosts")
 
-TABLES: Final = {"cells": CELLS, "samples": SAMPLES, "kernels": KERNELS, "hosts": HOSTS}
+TABLES: Final = {"cells": CELLS, "samples": SAMPLES, "batches": BATCHES, "kernels": KERNELS, "hosts": HOSTS}
 """Table name → column → type, in file order; these are always written."""
 
 TELEMETRY_FILE: Final = "telemetry.parquet"

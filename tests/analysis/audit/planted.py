@@ -64,6 +64,7 @@ def tables_of(rows: list[dict[str, Any]], *, samples: list[dict[str, Any]] | Non
     return Tables(
         cells=made,
         samples=frame("samples", every).lazy(),
+        batches=frame("batches", []).lazy(),
         kernels=frame("kernels", []).lazy(),
         hosts=frame("hosts", hosts).lazy(),
     )

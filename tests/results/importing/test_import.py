@@ -15,7 +15,7 @@ from kernel_matrix.results.schema import TABLES
 from kernel_matrix.sources.json_files import MAX_LINE_BYTES
 from tests.results.importing.made import DATA, load, put, timing
 
-NAMES = ("cells", "hosts", "kernels", "samples")
+NAMES = ("batches", "cells", "hosts", "kernels", "samples")
 
 
 def digests(folder):
@@ -199,7 +199,7 @@ def test_merge_without_traces_removes_older_telemetry(tmp_path, two):
     assert not (tmp_path / "out" / "telemetry.parquet").exists()
     assert not (tmp_path / "out" / "objections.parquet").exists()
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
-        *(f"{n}.parquet" for n in NAMES[:3]),
+        *(f"{n}.parquet" for n in NAMES[:4]),
         "rejected.jsonl",
         "samples.parquet",
     ]
