@@ -349,6 +349,22 @@ def test_scores_of_references_only_score_them():
     assert (row["cells"], row["correct_rate"], row["speedup"]) == (1, 1.0, pytest.approx(1.0))
 
 
+def test_mean_speedup_has_an_interval_over_problems():
+    speedups = {"p0": (2.0, 8.0), "p1": (1.0,), "p2": (4.0,)}
+    rows = [
+        timed(speedup, problem=problem, candidate=f"{problem}/{number}")
+        for problem, found in speedups.items()
+        for number, speedup in enumerate(found)
+    ]
+    logs = np.log([4.0, 1.0, 4.0])
+    reach = t.ppf(0.975, 2) * logs.std(ddof=1) / 3**0.5
+    row = only(rows)
+    assert (row["speedup"], row["speedup_low"], row["speedup_high"]) == pytest.approx(
+        tuple(np.exp(logs.mean() + sign * reach) for sign in (0, -1, 1))
+    )
+    assert told(rows, by=("problem",))["scores"].table["speedup_low"].null_count() == 3
+
+
 def test_scores_count_faster_and_slower_by_verdict():
     rows = [
         timed(2.0, candidate=f"softmax/{verdict}", verdict=verdict) for verdict in ("faster", "slower", "inconclusive")

@@ -196,8 +196,8 @@ def _rates(scope: _Scope, cells: pl.DataFrame) -> Answer:
     )
     speeds = by_problem.group_by(scope.by).agg(
         pl.col("timed").sum(),
-        pl.col("log").mean().exp().alias("speedup"),
-        *((pl.col(word).sum() / pl.col("timed").sum()).alias(f"share_{word}") for word in directions),
+        **_mean_over_problems("speedup", "speedup_low", "speedup_high"),
+        **{f"share_{word}": pl.col(word).sum() / pl.col("timed").sum() for word in directions},
     )
     table = rates.join(speeds, on=scope.by, how="left", nulls_equal=True).with_columns(pl.col("timed").fill_null(0))
     matched = _matched(scope, timed)
@@ -248,14 +248,10 @@ def _energy(scope: _Scope, tables: Tables) -> Iterator[Answer]:
     )
     if by_problem.is_empty():
         return
-    log, problems = pl.col("log"), pl.len()
-    reach = log.std() / problems.sqrt() * of_sessions(problems)
     table = by_problem.group_by(scope.by).agg(
-        problems.cast(pl.Int64).alias("problems"),
+        pl.len().cast(pl.Int64).alias("problems"),
         pl.col("workloads").sum().cast(pl.Int64),
-        log.mean().exp().alias("energy_ratio"),
-        low=(log.mean() - reach).exp(),
-        high=(log.mean() + reach).exp(),
+        **_mean_over_problems("energy_ratio", "low", "high"),
     )
     yield Answer(
         name="energy",
@@ -266,11 +262,18 @@ def _energy(scope: _Scope, tables: Tables) -> Iterator[Answer]:
             "workloads": "workloads that passed and whose energy is known of both sides",
             "energy_ratio": "geometric mean over problems of baseline ÷ candidate, joules of a call: so much more is"
             " done per watt",
-            "low": "lower end of its 95 % interval, as problems like these vary; one problem has none",
+            "low": _LOW,
             "high": "upper end",
         },
         notes=[_ENERGY],
     )
+
+
+def _mean_over_problems(mean: str, low: str, high: str) -> dict[str, pl.Expr]:
+    """Compute the geometric mean of ratios whose logarithms by problem are ``log``, and its 95 % *t* interval."""
+    log = pl.col("log")
+    reach = log.std() / pl.len().sqrt() * of_sessions(pl.len())
+    return {mean: log.mean().exp(), low: (log.mean() - reach).exp(), high: (log.mean() + reach).exp()}
 
 
 def _apart(cells: pl.DataFrame) -> Answer:
@@ -582,6 +585,8 @@ _FAST_MEANING: Final = (
     "share of counted cells that are correct and more than {p:g} times as fast as the baseline (KernelBench fast_p)"
 )
 
+_LOW: Final = "lower end of its 95 % interval, as problems like these vary; one problem has none"
+
 _MEANINGS: Final = {
     "problems": "distinct problems",
     "cells": "cells that were attempted, by their latest attempt",
@@ -596,6 +601,8 @@ _MEANINGS: Final = {
     "timed": "workloads of passed cells that have a speed-up: the n of speedup, share_faster and share_slower",
     "speedup": "geometric mean of baseline ÷ candidate over them, exp(mean(log s)) (Fleming & Wallace, CACM 29, 1986):"
     " first within each problem, then over problems",
+    "speedup_low": _LOW,
+    "speedup_high": "upper end",
     "share_faster": "share of them that are faster than the baseline",
     "share_slower": "share of them that are slower than the baseline",
     "speedup_matched": "geometric mean over what every slice has a correct time for",
