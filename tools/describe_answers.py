@@ -36,7 +36,7 @@ from kernel_matrix.cli import build_app
 from kernel_matrix.errors import KernelMatrixError
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "docs" / "explanation" / "two-models.md",)
+PAGES = tuple(ROOT / "docs" / "explanation" / f"{name}.md" for name in ("two-models", "published-matrix"))
 
 BEGIN = "<!-- answer -->"
 END = "<!-- /answer -->"

@@ -1,6 +1,7 @@
 """Rates, fast_p, pass@k and their denominators."""
 
 import random
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -314,7 +315,7 @@ def test_a_hundred_thousand_distinct_candidates():
         record=pl.int_range(number, dtype=pl.UInt32), candidate=pl.int_range(number).cast(pl.String)
     ).with_columns(cell_id="candidate", candidate_sha256="candidate")  # fmt: skip
     answers = ask(
-        "scores", type(one)(cells=many, samples=one.samples, kernels=one.kernels, hosts=one.hosts), QuestionOptions()
+        "scores", replace(one, cells=many), QuestionOptions()
     )
     assert answers[0].table["counted"].item() == number
     assert answers[1].table["tasks"].to_list() == [1] * len(answers[1].table)
