@@ -16,6 +16,14 @@ def found(*rows, **options):
     return find_believed_records(tables([row for part in rows for row in part]), **options)
 
 
+def test_sessions_that_do_not_count_leave_the_time_of_others():
+    uncounted = {"session": len(STEADY), "candidate_median_ns": None, "baseline_median_ns": None}
+    rows = timed(STEADY, **BOUND)
+    assert found(rows, [rows[0] | uncounted]).table["time_fault"].to_list() == [None]
+    second = {"workload": "other", "candidate_median_ns": None}
+    assert found(rows, [rows[0] | second]).table["time_fault"].to_list() == ["it has no time"]
+
+
 def test_records_that_passed_or_failed_by_their_own_fault_are_believed():
     believed = found(timed(STEADY, **BOUND), [failed(candidate="softmax/bad")])
     assert believed.table.select("candidate", "passed", "time_fault").rows() == [

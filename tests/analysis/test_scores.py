@@ -314,9 +314,7 @@ def test_a_hundred_thousand_distinct_candidates():
     many = one.cells.select(pl.all().repeat_by(number).explode()).with_columns(
         record=pl.int_range(number, dtype=pl.UInt32), candidate=pl.int_range(number).cast(pl.String)
     ).with_columns(cell_id="candidate", candidate_sha256="candidate")  # fmt: skip
-    answers = ask(
-        "scores", replace(one, cells=many), QuestionOptions()
-    )
+    answers = ask("scores", replace(one, cells=many), QuestionOptions())
     assert answers[0].table["counted"].item() == number
     assert answers[1].table["tasks"].to_list() == [1] * len(answers[1].table)
 

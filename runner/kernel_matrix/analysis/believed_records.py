@@ -108,11 +108,11 @@ def _count_others(tables: Tables, ended: pl.LazyFrame) -> int:
 
 def _time_fault(least_grade: Grade) -> pl.Expr:
     """Say why the time of a record with several rows cannot be compared; null if it can."""
-    grade = pl.col("grade").cast(pl.String)
+    grade, workload = pl.col("grade").cast(pl.String), pl.col("workload")
     is_withheld = pl.col("labels").list.set_intersection(_WITHHOLDING).list.len() > 0
     faults = {
         "it ran in an interpreter, or its labels withhold the verdict": is_withheld.any(),
-        "it has no time": ~(pl.col("candidate_median_ns") > 0).fill_null(value=False).all(),
+        "it has no time": workload.filter(pl.col("candidate_median_ns") > 0).n_unique() < workload.n_unique(),
         f"the grade of its time is below {least_grade.value}": (grade.is_null() | (grade > least_grade.value)).any(),
         "its timed calls are few or scattered": pl.col("verdict_reason").cast(pl.String).is_in(_OBJECTIONS).any(),
         "the longest that its calls can have taken is not known": pl.col("wall_bound_ns").is_null().any(),
