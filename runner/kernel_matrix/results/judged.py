@@ -69,7 +69,7 @@ def times_of(record: Document) -> Sessions:
 
     Times in batches and claimed times are not compared, since a claimed one holds what starting a call costs. So where
     a workload was timed in batches in at least half of its sessions, its other sessions do not count, and the reverse.
-    They differ where so many batches were discarded that their median has no interval.
+    They differ, for example, where so many batches were discarded that their median has no interval.
     """
     found = {
         (session["session"], workload["name"]): WorkloadTimes.of_document(workload)
