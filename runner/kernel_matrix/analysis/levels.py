@@ -56,7 +56,7 @@ def sums_of_cells(measured: TimedSessions, within: pl.DataFrame) -> pl.DataFrame
 
     def sums(of: str) -> pl.DataFrame:
         inside = within.filter(pl.col("of") == of).drop("of")
-        return _sums_of_one(groups, of, measured.chain).join(inside, on="cell", how="left")
+        return _sums_of_one(groups, of, measured.chain).join(inside, on="cell", how="left").sort("cell")
 
     return pl.concat(map_threads(sums, OF))
 
