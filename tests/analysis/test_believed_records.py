@@ -24,7 +24,7 @@ def test_sessions_that_do_not_count_leave_the_time_of_others():
     assert found(rows, [rows[0] | second]).table["time_fault"].to_list() == ["it has no time"]
 
 
-def test_records_that_passed_or_failed_by_their_own_fault_are_believed():
+def test_passes_and_failures_by_their_own_fault_are_believed():
     believed = found(timed(STEADY, **BOUND), [failed(candidate="softmax/bad")])
     assert believed.table.select("candidate", "passed", "time_fault").rows() == [
         ("softmax/triton_row", True, None),

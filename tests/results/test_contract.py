@@ -20,6 +20,7 @@ from kernel_matrix.results import record, run_info
 from kernel_matrix.results.described_columns import RowReader, columns_of
 from kernel_matrix.results.described_fields import Description, describe, described_fields, field_docs
 from kernel_matrix.results.json_form import schema_of
+from kernel_matrix.results.judged import times_of
 from kernel_matrix.results.kernel_rows import kernel_rows
 from kernel_matrix.results.record import Record
 from kernel_matrix.results.rows import cell_rows, host_row
@@ -214,7 +215,7 @@ def test_enum_columns_hold_exactly_the_words_of_the_vocabulary() -> None:
 def test_a_full_record_fills_every_column_and_no_other() -> None:
     document = record.record_to_json(full_record())
     host = host_row(document)
-    row, second = cell_rows(document, key=0, host=host, run=run_info.run_to_json(make_run()))
+    row, second = cell_rows(document, times_of(document), key=0, host=host, run=run_info.run_to_json(make_run()))
     assert {name for name in row if row[name] != second[name]} == {"session"}
     assert set(row) == set(CELLS)
     assert set(host) == set(HOSTS)
@@ -226,7 +227,7 @@ def test_a_full_record_fills_every_column_and_no_other() -> None:
 def test_quantised_arithmetic_has_a_quality_and_no_peak() -> None:
     whole = make_record(sessions=(session(workloads=(dataclasses.replace(workload(), traits=QUANTISED),)),))
     document = record.record_to_json(whole)
-    (row,) = cell_rows(document, key=0, host=host_row(document), run=None)
+    (row,) = cell_rows(document, times_of(document), key=0, host=host_row(document), run=None)
     assert [row[f"quality_{name}"] for name in QUALITIES] == [0.999, 0.01, 0.02, 35.0]
     assert (row["flops_per_s"], row["flops_share_of_peak"]) == (1e10, None)
     assert row["bytes_share_of_peak"] == row["share_of_peak"] > 0

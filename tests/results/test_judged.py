@@ -48,7 +48,7 @@ def judged(one: Record) -> dict[str, Any]:
 
 def rows(one: Record) -> list[Row]:
     document = record_to_json(one)
-    return list(cell_rows(document, key=0, host=host_row(document), run=None))
+    return list(cell_rows(document, times_of(document), key=0, host=host_row(document), run=None))
 
 
 def test_sessions_are_judged_together() -> None:
@@ -208,7 +208,7 @@ def test_workload_without_collective_has_no_bandwidth() -> None:
     assert [row[name] for name in names] == [None, None, None]
     document = record_to_json(record(timed(0, 10_000, 20_000)))
     del document["sessions"][0]["workloads"][0]["collective"]
-    (old,) = cell_rows(document, key=0, host=host_row(document), run=None)
+    (old,) = cell_rows(document, times_of(document), key=0, host=host_row(document), run=None)
     assert (old.get("collective_kind"), old["bus_bytes_per_s"]) == (None, None)
 
 

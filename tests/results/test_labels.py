@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kernel_matrix.results.judged import times_of
 from kernel_matrix.results.labels import (
     COMMON,
     LABELS,
@@ -39,7 +40,7 @@ def old_workload(*, blocks: bool = True, low: bool | None = None, told: bool | N
 
 def labels_of_cell(record: Any) -> list[list[str]]:
     document = record_to_json(record)
-    return [row["labels"] for row in cell_rows(document, key=0, host=host_row(document), run=None)]
+    return [row["labels"] for row in cell_rows(document, times_of(document), key=0, host=host_row(document), run=None)]
 
 
 def test_registry_has_every_label_that_the_code_emits() -> None:
@@ -147,5 +148,5 @@ def test_cells_row_of_an_old_record_shows_what_fits() -> None:
     for one in (small, large):
         del one["labels"]
     large["two_clocks"]["low_resolution"] = False
-    found = [row["labels"] for row in cell_rows(document, key=0, host=host_row(document), run=None)]
+    found = [row["labels"] for row in cell_rows(document, times_of(document), key=0, host=host_row(document), run=None)]
     assert found == [["low_resolution"], []]

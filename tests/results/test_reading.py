@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kernel_matrix.json_schemas import is_valid, load_schema
 from kernel_matrix.results.columns import SampleColumns, TableRows
+from kernel_matrix.results.judged import times_of
 from kernel_matrix.results.reading import (
     RecordRefusedError,
     Rejection,
@@ -290,7 +291,7 @@ def test_any_record_is_refused_or_becomes_rows(
         assert read.detail
         return
     rows, samples = TableRows(CELLS), SampleColumns()
-    for row in cell_rows(read, key=0, host=host_row(read), run=None):
+    for row in cell_rows(read, times_of(read), key=0, host=host_row(read), run=None):
         rows.append(row)
     samples.add(read, key=0)
     assert rows.frame().height == 1

@@ -23,7 +23,7 @@ WITHIN: Final = (
 """Columns of :func:`within`; all may be added over cells."""
 
 FARTHEST: Final = 3.0
-"""In standard deviations."""
+"""How far from its session's median a sample counts at most, in standard deviations."""
 _AT_ONCE: Final = 125_000
 """Records whose blocks are held in memory; larger groups are slower."""
 _PASSES: Final = 8
@@ -134,7 +134,7 @@ class _Numbers:
         numbered = samples.select(
             "block_started_ns",
             "block_ended_ns",
-            attempt=(self._place(pl.lit(0)) * len(_SIDES) + side),
+            attempt=self._place(pl.lit(0)) * len(_SIDES) + side,  # all its sessions have the number of the first
             visit=self.visit() * len(_SIDES) + side,
             in_visit=block,
             value=pl.col("time_ns").cast(pl.Float64).log(),

@@ -28,6 +28,7 @@ from kernel_matrix.model.instants import utc_now
 from kernel_matrix.model.messages import to_json
 from kernel_matrix.plan import Cell, SelectedProblem, Selection, devices_matching, load_selection, make_plan
 from kernel_matrix.plan.host_inventory import HostInventory
+from kernel_matrix.results.judged import times_of
 from kernel_matrix.results.record import Record, record_to_json
 from kernel_matrix.results.rows import cell_rows, host_row
 from kernel_matrix.results.store import RecordStore
@@ -310,7 +311,7 @@ def kept_candidates(folder: Path, names: Iterable[tuple[str, str]]) -> Iterator[
 def result_of(record: Record) -> EvaluationResult:
     """Return what a record says of its candidate, with the values of tables, and nothing of held-out shapes."""
     document, outcome, evidence = record_to_json(record), record.outcome, to_json(record.shown_evidence)
-    rows = cell_rows(document, key=0, host=host_row(document), run=None)
+    rows = cell_rows(document, times_of(document), key=0, host=host_row(document), run=None)
     return EvaluationResult(
         status=outcome.status.value,
         fault=outcome.fault.value,

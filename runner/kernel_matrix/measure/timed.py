@@ -130,13 +130,16 @@ class WorkloadTimes:
         None are of blocks of short or discarded batches, and of contestants that are timed otherwise.
         """
         times: dict[str, Iterator[float]] = {}
-        found = []
+        found: list[list[float]] = []
         for block in self._batches:
             name = block.contestant
-            counts = self.counts and not block.short and not block.discarded and self._is_timed_in_batches(name)
-            if counts and name not in times:
+            is_kept = not block.short and not block.discarded
+            if not (self.counts and is_kept and self._is_timed_in_batches(name)):
+                found.append([])
+                continue
+            if name not in times:
                 times[name] = iter(self._call_times(name))
-            found.append(list(islice(times[name], len(block.calls))) if counts else [])
+            found.append(list(islice(times[name], len(block.calls))))
         return found
 
     def in_batches(self, against: str = EAGER) -> bool:

@@ -6,22 +6,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kernel_matrix.results.described_columns import Row
-from kernel_matrix.results.judged import times_of
+from kernel_matrix.results.judged import Sessions
 from kernel_matrix.results.reading import Document
 
 _PER_BATCH = ("calls", "delivered_ns", "least_ns", "wall_ns", "handover_ns")
 """Fields of a block of batches that have a value for each batch."""
 
 
-def batch_rows(record: Document, *, key: int) -> Iterator[Row]:
-    """Yield a row per batch of ``record``, whose number within the tables is ``key``."""
-    timed = [(session["session"], workload) for session in record["sessions"] for workload in session["workloads"]]
-    times = times_of(record) if any(workload.get("batches") for _, workload in timed) else {}
-    for session, workload in timed:
-        if blocks := workload.get("batches"):
-            where = {"record": key, "session": session, "workload": workload["name"]}
-            in_blocks = times[session, workload["name"]].times_in_batches()
-            for number, (block, call_ns) in enumerate(zip(blocks, in_blocks, strict=True)):
+def batch_rows(record: Document, times: Sessions, *, key: int) -> Iterator[Row]:
+    """Yield a row per batch.
+
+    Args:
+        record: A checked record.
+        times: Its times, from :func:`~kernel_matrix.results.judged.times_of`.
+        key: The record's number within the tables.
+    """
+    for session in record["sessions"]:
+        for workload in session["workloads"]:
+            where = {"record": key, "session": session["session"], "workload": workload["name"]}
+            in_blocks = times[session["session"], workload["name"]].times_in_batches()
+            for number, (block, call_ns) in enumerate(zip(workload.get("batches", ()), in_blocks, strict=True)):
                 yield from _rows_of_block({**where, "block": number}, block, call_ns)
 
 

@@ -18,6 +18,7 @@ import polars as pl
 from kernel_matrix.results.batch_rows import batch_rows
 from kernel_matrix.results.columns import SampleColumns, TableRows
 from kernel_matrix.results.descriptions import DISCARDED, describe_clocks, discards
+from kernel_matrix.results.judged import times_of
 from kernel_matrix.results.kernel_rows import kernel_rows
 from kernel_matrix.results.reading import Document, Rejection, conflicts, try_record
 from kernel_matrix.results.rows import cell_rows, host_row
@@ -128,14 +129,14 @@ class _ChunkWriter:
             key: The record's number within the tables.
             run: The run that made the record, if its file was found.
         """
-        host = host_row(record)
+        host, times = host_row(record), times_of(record)
         self._hosts.append(host)
-        for row in cell_rows(record, key=key, host=host, run=run):
+        for row in cell_rows(record, times, key=key, host=host, run=run):
             self._cells.append(row)
         for row in kernel_rows(record, key=key):
             self._kernels.append(row)
         self._samples.add(record, key=key)
-        for row in batch_rows(record, key=key):
+        for row in batch_rows(record, times, key=key):
             self._batches.append(row)
         self._clocks[describe_clocks(record["host"]["clock_state"], record["host"]["clock_policy"])] += 1
 

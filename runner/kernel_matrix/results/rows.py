@@ -27,7 +27,7 @@ from kernel_matrix.model.messages import INTERPRETED, SessionReport, WorkloadRep
 from kernel_matrix.results.derived_columns import REGIMES, RIVALS
 from kernel_matrix.results.described_columns import Row, RowReader, columns_of
 from kernel_matrix.results.descriptions import CAUSES
-from kernel_matrix.results.judged import WorkloadJudgement, anchors_of, judge, times_of
+from kernel_matrix.results.judged import Sessions, WorkloadJudgement, anchors_of, judge
 from kernel_matrix.results.kernel_rows import build_columns, traced_columns
 from kernel_matrix.results.labels import labels_of_row
 from kernel_matrix.results.reading import Document
@@ -70,11 +70,12 @@ def _host_id(values: tuple[Any, ...]) -> str:
     return hashlib.sha256(_HOST_ID(values).encode()).hexdigest()[:16]
 
 
-def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) -> Iterator[Row]:
+def cell_rows(record: Document, times: Sessions, *, key: int, host: Row, run: Document | None) -> Iterator[Row]:
     """Yield the rows of ``cells``: one per session and workload, or one if there is none. A missing column is null.
 
     Args:
         record: A checked record.
+        times: Its times, from :func:`~kernel_matrix.results.judged.times_of`.
         key: The record's number within the tables.
         host: The row of its host.
         run: The run that made it, if its file was found.
@@ -86,7 +87,6 @@ def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) ->
     common["specialised"] = _specialised(record)
     if run is not None:
         common |= _read_run(run)
-    times = times_of(record)
     judged = judge(record, times)
     of_workloads = {name: _judgement(found) for name, found in judged.items()}
     for session in record["sessions"] or (None,):
