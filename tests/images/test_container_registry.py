@@ -19,8 +19,11 @@ pytestmark = pytest.mark.docker
 
 
 @pytest.fixture
-def pushed(make_image: MakeImage, registry: Registry, client: DockerClient) -> Iterator[ImageArchive]:
-    archive = make_image({"a": b"pulled"})
+def pushed(
+    make_image: MakeImage, registry: Registry, client: DockerClient, request: pytest.FixtureRequest
+) -> Iterator[ImageArchive]:
+    # Each test has content of its own: a daemon does not read a manifest again that another test made it pull.
+    archive = make_image({"a": request.node.name.encode()})
     reference = registry.push(archive, "lab/tiny", "1")
     yield replace(archive, reference=reference)
     forget(client, ImageReference.parse(reference).by_digest)
