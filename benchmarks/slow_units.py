@@ -1,7 +1,7 @@
 """How often the audit finds a slow board, and how often it accuses a board of a healthy fleet.
 
 ``python benchmarks/slow_units.py [--fleets N] [--seed N] [--json]`` makes fleets of one model from the noise of real
-records and runs the checks ``slow_unit`` and ``units_apart``. Cells are those of ``results/example-h200`` of which the
+records and runs the checks ``slow_unit`` and ``units_apart``. Cells are those of ``results/example-h200.kmz`` whose
 baseline was timed twice or more, on either of two boards; the logarithm of a time is off by what one of these times,
 of a cell of its size, was off its cell's median, strays included. All times of a board in one night are off together,
 with a standard deviation of 0.5 %, and in some fleets those of a board in all nights too. Half of the fleets are
@@ -28,7 +28,7 @@ from kernel_matrix.analysis.tables import Tables, open_tables
 from kernel_matrix.results.merge import merge
 from kernel_matrix.results.schema import CELLS
 
-RECORDS: Final = Path(__file__).parents[1] / "results" / "example-h200"
+RECORDS: Final = Path(__file__).parents[1] / "results" / "example-h200.kmz"
 START: Final = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 

@@ -214,7 +214,7 @@ def unpacked_cpu(cpu_lock: Path, tmp_path_factory: pytest.TempPathFactory) -> di
 
 @pytest.fixture(scope="session")
 def merged_example() -> Path:
-    """Tables of ``results/example-h200`` without objections."""
+    """Tables of ``results/example-h200.kmz`` without objections."""
     from kernel_matrix.results.merge import merge  # noqa: PLC0415  # most tests need none
 
     return _merged_example("merged", merge)
@@ -222,7 +222,7 @@ def merged_example() -> Path:
 
 @pytest.fixture(scope="session")
 def example_tables() -> Path:
-    """Tables of ``results/example-h200``, with what the audit objects to."""
+    """Tables of ``results/example-h200.kmz``, with what the audit objects to."""
     from kernel_matrix import merge  # noqa: PLC0415  # most tests need none
 
     return _merged_example("audited", merge)
@@ -233,7 +233,7 @@ def _merged_example(name: str, merge: Callable[[Sequence[Path], Path], object]) 
     folder = Path(os.environ[TURNS], name)
     with _turn(folder.with_suffix(".merging"), alone=True):
         if not folder.is_dir():
-            merge([ROOT / "results" / "example-h200"], folder)
+            merge([ROOT / "results" / "example-h200.kmz"], folder)
     return folder
 
 

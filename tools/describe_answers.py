@@ -6,7 +6,7 @@ Run it after a change of an analysis, of a set of results or of such a page: ``p
 A page has a block with one command, and after it the place of the answer::
 
     ```console
-    $ kernel-matrix analyze gpus results/example-two-gpus --format markdown
+    $ kernel-matrix analyze gpus results/example-two-gpus.kmz --format markdown
     ```
 
     <!-- answer -->

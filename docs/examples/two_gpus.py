@@ -1,7 +1,7 @@
 """Two GPUs compared, as a notebook: each ``# %%`` is a cell.
 
-``results/example-h200`` was measured on two H200s of one machine. Every cell ran on one of them only, but each measured
-eager PyTorch too, so that eager's times of both can be compared: the same code on two boards of one model.
+``results/example-h200.kmz`` was measured on two H200s of one machine. Every cell ran on one of them only, but each
+measured eager PyTorch too, so that eager's times of both can be compared: the same code on two boards of one model.
 """
 
 # %% Open the records. With many of them, merge once with ``kernel_matrix.merge`` and open the tables.
@@ -13,7 +13,7 @@ import polars as pl
 
 import kernel_matrix
 
-results = kernel_matrix.Results("results/example-h200")
+results = kernel_matrix.Results("results/example-h200.kmz")
 outcomes = results.filter("status=passed", "workload=default").outcomes()
 first, second = outcomes["gpu_uuid"].drop_nulls().unique().sort()
 

@@ -1,4 +1,4 @@
-"""Draws what a command prints: ``python docs/pictures/draw.py results.svg results results/example-h200``.
+"""Draws what a command prints: ``python docs/pictures/draw.py results.svg results results/example-h200.kmz``.
 
 The first argument names the picture, in this folder; the rest is the command line of ``kernel-matrix``.
 """

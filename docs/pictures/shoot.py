@@ -13,7 +13,7 @@ from playwright.sync_api import sync_playwright
 import kernel_matrix
 
 HERE = Path(__file__).parent
-RESULTS = HERE.parents[1] / "results" / "example-two-gpus"
+RESULTS = HERE.parents[1] / "results" / "example-two-gpus.kmz"
 SIZE = {"width": 1280, "height": 860}
 
 

@@ -5,7 +5,7 @@ used, so that ``import kernel_matrix`` stays fast.
 
 Examples:
     >>> import kernel_matrix
-    >>> results = kernel_matrix.Results("results/example-h200")
+    >>> results = kernel_matrix.Results("results/example-h200.kmz")
     >>> results.filter("problem=softmax", "gpu=h200").latest().is_empty()
     False
 """

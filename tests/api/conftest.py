@@ -15,7 +15,7 @@ def checkout(example_tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for name in ("matrix.toml", "problems", "images"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "example-h200").symlink_to(example_tables)
+    (tmp_path / "results" / "example-h200.kmz").symlink_to(example_tables)
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     monkeypatch.chdir(tmp_path)

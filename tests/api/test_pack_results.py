@@ -15,21 +15,31 @@ from kernel_matrix.errors import StoreError, UsageError
 from kernel_matrix.results.store import RecordStore
 from tests.results.factory import make_record, make_run
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "results" / "example-two-gpus"
+EXAMPLE = Path(__file__).resolve().parents[2] / "results" / "example-two-gpus.kmz"
 HASHED = ("host_id", "hostname", "gpu_uuid")
 QUESTIONS = ("scores", "portability", "gpus", "variance", "attribution", "drift")
 MATRIX = b"# the matrix that was run\n"
 
 
 @pytest.fixture(scope="module")
-def packed(tmp_path_factory):
-    """The example set of two GPUs, packed with a random salt."""
-    return pack_results(EXAMPLE, tmp_path_factory.mktemp("packed") / "two.kmz").file
+def folder(tmp_path_factory):
+    """The example set of two GPUs as a folder, as it was before hashes stood for what identifies machines."""
+    folder = tmp_path_factory.mktemp("unpacked") / "two"
+    unpack_results(EXAMPLE, folder)
+    for file in folder.rglob("*.json"):
+        file.write_text(file.read_text(encoding="utf-8").replace("salted-", "machine-"), encoding="utf-8")
+    return folder
 
 
 @pytest.fixture(scope="module")
-def of_folder():
-    return Results(EXAMPLE)
+def packed(folder, tmp_path_factory):
+    """That folder, packed with a random salt."""
+    return pack_results(folder, tmp_path_factory.mktemp("packed") / "two.kmz").file
+
+
+@pytest.fixture(scope="module")
+def of_folder(folder):
+    return Results(folder)
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +91,8 @@ def test_set_is_compared_and_frozen_like_a_folder(packed, of_folder, of_set, tmp
     assert set_baseline("two", packed, results=tmp_path).records == 91
 
 
-def test_record_in_a_set_is_read(packed):
-    name = next((EXAMPLE / "records").iterdir()).name
+def test_record_in_a_set_is_read(packed, folder):
+    name = next((folder / "records").iterdir()).name
     with_itself = reproduce(packed / "records" / name, against=packed / "records" / name)
     assert (with_itself.record.name, with_itself.found.reproduced) == (name, True)
     with pytest.raises(UsageError, match="is no record: "):

@@ -145,7 +145,7 @@ def made(tmp_path_factory):
         path.parent.mkdir(exist_ok=True)
         path.write_text(content)
     (folder / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    kernel_matrix.merge([ROOT / "results" / "example-two-gpus"], folder / "tables")
+    kernel_matrix.merge([ROOT / "results" / "example-two-gpus.kmz"], folder / "tables")
     return folder
 
 

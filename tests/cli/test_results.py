@@ -119,8 +119,10 @@ def test_value_that_matches_nothing_is_told_the_closest(verb: tuple[str, ...], l
     assert "no problem is 'SoftMax'; did you mean 'softmax'?" in done.stderr
 
 
-def test_last_run_is_shown_without_the_examples(lab: Path) -> None:
-    RecordStore(lab / "results" / "example-h200").save(make_record(cell_id(7)))
+def test_last_run_is_shown_without_the_others(lab: Path) -> None:
+    other = RecordStore(lab / "results" / "another")
+    other.save(make_record(cell_id(7)))
+    os.utime(other.root / "records", (1_000, 1_000))
     done = piped(lab, "results")
     assert done.stdout.splitlines()[-2:] == [
         "2 results: 1 passed, 1 did not",
@@ -138,8 +140,15 @@ def test_folder_that_changed_last_is_the_newest(lab: Path) -> None:
         assert newest_results(lab / "results") == newest
 
 
-def test_newest_folder_is_the_root_where_only_examples_are(tmp_path: Path) -> None:
-    RecordStore(tmp_path / "example-h200").save(make_record())
+def test_packed_sets_are_named_where_there_are_no_results(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "example.kmz").touch()
+    done = piped(tmp_path, "results")
+    assert done.returncode == 2
+    assert "Name one of the packed sets in it: results/example.kmz." in done.stderr
+
+
+def test_newest_folder_is_the_root_where_there_is_no_other(tmp_path: Path) -> None:
     assert newest_results(tmp_path) == tmp_path
     assert newest_results(tmp_path / "absent") == tmp_path / "absent"
 

@@ -79,7 +79,7 @@ class Reader:
                 (self.folder / name).symlink_to(source)
         shutil.copytree(self.tables, self.folder / "tables")
         (self.folder / "results").mkdir()
-        for example in (ROOT / "results").glob("example-*"):
+        for example in (ROOT / "results").glob("*.kmz"):
             (self.folder / "results" / example.name).symlink_to(example)
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:

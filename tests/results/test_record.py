@@ -9,6 +9,7 @@ import pytest
 from kernel_matrix.json_schemas import is_valid, load_schema
 from kernel_matrix.model.enums import Fault, Role, Stage, Status
 from kernel_matrix.model.messages import Evidence
+from kernel_matrix.results.packed_set import unpack_set
 from kernel_matrix.results.reading import explain, read_record
 from kernel_matrix.results.record import Outcome, record_from_json, record_to_json
 from tests.results.factory import (
@@ -25,7 +26,7 @@ from tests.results.factory import (
     workload,
 )
 
-EXAMPLES = Path(__file__).parents[2] / "results" / "example-h200" / "records"
+EXAMPLES = Path(__file__).parents[2] / "results"
 
 
 def test_a_record_comes_back_as_it_was() -> None:
@@ -44,9 +45,11 @@ def test_records_without_telemetry_are_valid() -> None:
     assert is_valid("record", record_to_json(record))
 
 
-def test_the_committed_examples_are_read_as_they_are() -> None:
-    files = sorted(EXAMPLES.glob("*.json"))
-    assert len(files) == 583
+@pytest.mark.parametrize(("name", "records"), [("example-h200", 583), ("example-two-gpus", 91)])
+def test_the_committed_examples_are_read_as_they_are(name: str, records: int, tmp_path: Path) -> None:
+    unpack_set(EXAMPLES / f"{name}.kmz", tmp_path)
+    files = sorted((tmp_path / "records").glob("*.json"))
+    assert len(files) == records
     for file in files:
         assert record_from_json(read_record(file)).stem == file.stem
 

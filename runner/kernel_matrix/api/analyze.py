@@ -44,7 +44,7 @@ def analyze(
 
     Examples:
         >>> import kernel_matrix
-        >>> answers = kernel_matrix.analyze("scores", "results/example-h200", by=["dtype"])
+        >>> answers = kernel_matrix.analyze("scores", "results/example-h200.kmz", by=["dtype"])
         >>> answers[0].table.columns[:2]
         ['dtype', 'problems']
     """

@@ -40,7 +40,7 @@ def audit(results: Results | str | Path = "results", *, only: Sequence[str] = ()
 
     Examples:
         >>> import kernel_matrix
-        >>> (found,) = kernel_matrix.audit("results/example-h200", only=["impossible_time"])
+        >>> (found,) = kernel_matrix.audit("results/example-h200.kmz", only=["impossible_time"])
         >>> found.check.severity.value, found.findings.height
         ('error', 0)
     """

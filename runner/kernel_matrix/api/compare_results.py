@@ -87,7 +87,7 @@ def compare(
 
     Examples:
         >>> import kernel_matrix
-        >>> found = kernel_matrix.compare("results/example-h200", between="dtype=fp32,fp16")
+        >>> found = kernel_matrix.compare("results/example-h200.kmz", between="dtype=fp32,fp16")
         >>> found.base, found.new
         ('fp32', 'fp16')
     """

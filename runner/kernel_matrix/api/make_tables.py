@@ -39,7 +39,7 @@ def merge(
 
     Examples:
         >>> import kernel_matrix
-        >>> kernel_matrix.merge("results/example-h200", "tables").records  # doctest: +SKIP
+        >>> kernel_matrix.merge("results/example-h200.kmz", "tables").records  # doctest: +SKIP
         583
     """
     report = _merge(as_paths(folders), Path(out), traces=traces, progress=progress)

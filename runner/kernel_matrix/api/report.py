@@ -49,7 +49,7 @@ def make_report(
 
     Examples:
         >>> import kernel_matrix
-        >>> text = kernel_matrix.make_report("results/example-h200", form="text", title="Two H200", audit=False)
+        >>> text = kernel_matrix.make_report("results/example-h200.kmz", form="text", title="Two H200", audit=False)
         >>> text.splitlines()[0]
         'Two H200'
     """

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Chart", "Results", "newest_results"]
 
-_EXAMPLES = "example-*"
-"""Result folders that the project comes with."""
 _CELL = ["cell_id", "host_id", "workload"]
 """The key of :meth:`Results.latest`."""
 
@@ -47,9 +45,9 @@ class Results:
 
     Examples:
         >>> import kernel_matrix
-        >>> results = kernel_matrix.Results("results/example-h200")
+        >>> results = kernel_matrix.Results("results/example-h200.kmz")
         >>> results
-        Results('results/example-h200')
+        Results('results/example-h200.kmz')
         >>> softmax = results.filter("problem=softmax", "dtype=fp32")
         >>> softmax.latest()["problem"].unique().to_list()
         ['softmax']
@@ -178,7 +176,7 @@ class Results:
 
         Examples:
             >>> import kernel_matrix
-            >>> results = kernel_matrix.Results("results/example-h200")
+            >>> results = kernel_matrix.Results("results/example-h200.kmz")
             >>> results.filter("problem=softmax").chart_speedups().spec["mark"]["type"]
             'point'
         """
@@ -198,13 +196,12 @@ class Results:
 def newest_results(folder: str | Path = "results") -> Path:
     """Return the result folder below ``folder`` to which a run added last.
 
-    Folders of examples count only where there is no other; then, and where ``folder`` has results itself, it is
-    ``folder``.
+    It is ``folder`` itself where that has results, or no folder below it does.
     """
     root = Path(folder)
     if not root.is_dir() or _added_to(root):
         return root
-    found = [one for one in root.iterdir() if not one.match(_EXAMPLES) and _added_to(one)]
+    found = [one for one in root.iterdir() if _added_to(one)]
     return max(found, key=_added_to, default=root)
 
 

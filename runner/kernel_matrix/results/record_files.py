@@ -36,9 +36,11 @@ def _record_folders(folder: Path) -> list[Path]:
     places = [root] if root.name == "records" else [root / "records", *root.glob("*/records")]
     found = sorted({place.resolve() for place in places if place.is_dir()})
     if not found:
+        sets = ", ".join(map(str, sorted(folder.glob("*.kmz"))))
+        named = f"one of the packed sets in it: {sets}" if sets else "the folder that `kernel-matrix run` wrote"
         raise UsageError(
             f"{folder} holds no results: neither records/ nor <matrix name>/records/ is in it",
-            next_step="Name the folder that `kernel-matrix run` wrote, usually `results`.",
+            next_step=f"Name {named}.",
         )
     return found
 
