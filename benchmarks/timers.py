@@ -2,9 +2,10 @@
 
     python benchmarks/timers.py KERNELBENCH [--processes 20] [--environment auto] [--folder FOLDER]
 
-Ten Triton candidates of this project, workload ``default``, fp32, each timed by every timer in as many fresh processes.
-``do_bench`` says its median with its own defaults; KernelBench its mean of 100 calls, each after its clearing of the L2
-cache; the judge what records have. Compared are the medians over processes, and how far processes scatter.
+Ten Triton candidates of this project, workload ``default``, fp32, each timed by every timer in as many fresh processes,
+all of them on the board on which the judge timed it; boards work side by side. ``do_bench`` says its median with its
+own defaults; KernelBench its mean of 100 calls, each after its clearing of the L2 cache; the judge what records have.
+Compared are the medians over processes, and how far processes scatter.
 """
 
 from __future__ import annotations
@@ -12,16 +13,21 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import statistics
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import gpu_runs
 from evaluations import median_ns
 from peer_evaluator import import_evaluator
+
+from kernel_matrix.results.record import Record
 
 KERNELS = (
     *("attention/triton_flash", "cross_entropy/triton_row", "gelu_tanh/triton_flat", "layer_norm/triton_row"),
@@ -52,18 +58,25 @@ def main() -> int:
     if arguments.one:
         print(json.dumps(peers_us(arguments.one, arguments.kernelbench)))
         return 0
-    times_us: dict[str, dict[str, list[float]]] = {name: {timer: [] for timer in TIMERS} for name in arguments.kernels}
+    by_board: defaultdict[str, list[Record]] = defaultdict(list)
     with gpu_runs.working_folder(arguments) as folder:
         gpu_runs.run(folder, matrix(arguments), arguments.lock, gpu_runs.sandbox_of(arguments))
         for record in gpu_runs.records(folder / gpu_runs.RESULTS):
-            medians = (median_ns(session) for session in record.sessions)
-            times_us[record.cell.candidate]["judge"] = [found / 1e3 for found in medians if found]
-    for name, found in times_us.items():
-        for _ in range(arguments.processes):
-            for timer, time_us in in_a_process(name, arguments.kernelbench).items():
-                found[timer].append(time_us)
-        print(line(name, found), flush=True)
+            by_board[record.host.device["uuid"]].append(record)
+    with ThreadPoolExecutor(len(by_board) or 1) as boards:
+        list(boards.map(lambda of_board: time_kernels(of_board, arguments), by_board.values()))
     return 0
+
+
+def time_kernels(judged: Sequence[Record], arguments: argparse.Namespace) -> None:
+    """Time kernels that the judge has timed with the two peers, on the same board, and print a line of each."""
+    for record in judged:
+        times_us: dict[str, list[float]] = {timer: [] for timer in TIMERS}
+        times_us["judge"] = [found / 1e3 for found in map(median_ns, record.sessions) if found]
+        for _ in range(arguments.processes):
+            for timer, time_us in in_a_process(record, arguments.kernelbench).items():
+                times_us[timer].append(time_us)
+        print(line(record.cell.candidate, times_us), flush=True)
 
 
 def matrix(arguments: argparse.Namespace) -> str:
@@ -78,10 +91,11 @@ def matrix(arguments: argparse.Namespace) -> str:
     return gpu_runs.head("timers", arguments) + cells
 
 
-def in_a_process(name: str, kernelbench: Path) -> Mapping[str, float]:
-    """Return what each peer says in a fresh process: microseconds."""
-    command = (sys.executable, __file__, str(kernelbench), "--one", name)
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+def in_a_process(record: Record, kernelbench: Path) -> Mapping[str, float]:
+    """Return what each peer says in a fresh process that sees only the record's board: microseconds."""
+    command = (sys.executable, __file__, str(kernelbench), "--one", record.cell.candidate)
+    board = {"CUDA_VISIBLE_DEVICES": record.host.device["uuid"]}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | board)
     times: Mapping[str, float] = json.loads(done.stdout.splitlines()[-1])
     return times
 
