@@ -105,11 +105,6 @@ class NightResult:
     stopped_by: BaseException | None
     """The interrupt that stopped the night; raise it again to pass it on."""
 
-    @property
-    def notify_error(self) -> str:
-        """Error of the command in ``NightOptions.notify``; empty if it succeeded."""
-        return self.errors["notify"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightPlan:
