@@ -56,8 +56,8 @@ def test_judge_is_confined_like_a_candidate(sandbox: ProcessSandbox, spec: MakeS
 
 
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no priorities of sessions")
-@pytest.mark.parametrize(("role", "priority"), [(Role.BUILDER, "nice 19"), (Role.JUDGE, "nice 0")])
-def test_sessions_of_builders_have_the_lowest_priority(
+@pytest.mark.parametrize(("role", "priority"), [(Role.BUILDER, "nice 10"), (Role.JUDGE, "nice 0")])
+def test_sessions_of_builders_have_a_low_priority(
     role: Role, priority: str, sandbox: ProcessSandbox, spec: MakeSpec
 ) -> None:
     with sandbox.launch(spec(sandbox, "hang", role=role)) as running:
@@ -69,7 +69,7 @@ def test_busy_priorities_are_tried_again(monkeypatch: pytest.MonkeyPatch, caplog
     answers = iter([BlockingIOError, BlockingIOError, None])
 
     def write(path: Path, text: str, **_options: str) -> None:
-        assert (str(path), text) == ("/proc/17/autogroup", "19")
+        assert (str(path), text) == ("/proc/17/autogroup", "10")
         if (problem := next(answers)) is not None:
             raise problem
 

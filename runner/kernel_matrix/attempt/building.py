@@ -41,7 +41,7 @@ from kernel_matrix.sandboxes import Mount, ProcessExit, RoleSpec, RunningProcess
 from kernel_matrix.sandboxes.open_socket import listening_for_all
 
 _POLL_S = 0.1
-_LAST_MOMENTS_S = 1.0  # a builder that has sent everything has this long to exit
+_LAST_MOMENTS_S = 10.0  # a builder that has sent everything has this long to exit, beside other programs too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +245,7 @@ def _silence(running: RunningProcess, patience: _Patience) -> _Trouble:
         return _Trouble(Status.TIMEOUT, "the build did not end in time")
     ended = running.wait(_LAST_MOMENTS_S)
     if ended is None:
+        running.kill()
         return _Trouble(Status.CRASHED, "the build closed its connection but kept running, so it was killed")
     if ended.lost:
         return _Trouble(Status.CONTAINER_LOST, "the build's process was lost by the sandbox")

@@ -36,7 +36,9 @@ _LAST_OUTPUT_S = 0.5
 """Time for which output is read after the end: a process that escaped may hold the pipe open for ever."""
 _CHUNK_BYTES = 64 << 10  # capacity of a pipe on Linux
 
-_LOWEST_PRIORITY = 19
+_NICE = 10
+"""Priority of a session of builders; what :mod:`kernel_matrix.inside.build.builder` gives itself among processes. Lower
+ones keep builds from ending in time beside other programs."""
 _PRIORITY_TRIES = 30
 _PRIORITY_PAUSE_S = 0.1  # Linux lets users without rights change the priority of one session in this time
 
@@ -47,7 +49,7 @@ def launcher() -> tuple[str, ...]:
 
 
 def give_way(leader: int) -> None:
-    """Give the session that ``leader`` leads the lowest priority among sessions, where Linux has one.
+    """Give the session that ``leader`` leads a low priority among sessions, where Linux has one.
 
     With ``sched_autogroup`` the kernel shares a core equally among sessions, and `nice` counts only within each: a
     compiler takes half of the core of a judge, which then wakes up milliseconds late.
@@ -56,7 +58,7 @@ def give_way(leader: int) -> None:
     with contextlib.suppress(OSError):  # a kernel without it shares cores among processes, where `nice` counts
         for _ in range(_PRIORITY_TRIES):
             with contextlib.suppress(BlockingIOError):
-                priority.write_text(str(_LOWEST_PRIORITY), encoding="ascii")
+                priority.write_text(str(_NICE), encoding="ascii")
                 return
             time.sleep(_PRIORITY_PAUSE_S)
         _log.warning("builds may disturb timed cells: the priority of session %d cannot be lowered", leader)
