@@ -133,6 +133,22 @@ def test_the_container_is_what_was_described(
     assert not exists(daemon, asked.name)
 
 
+def test_builder_stays_on_the_cores_of_the_thread_that_starts_it(
+    sandbox: DockerSandbox, spec: MakeSpec, daemon: docker.DockerClient
+) -> None:
+    cores = os.sched_getaffinity(0)
+    if len(cores) < 2:
+        pytest.skip("this machine has one core")
+    asked = spec(sandbox, "hang", role=Role.BUILDER)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        with sandbox.launch(asked):
+            found = daemon.api.inspect_container(asked.name)
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert found["HostConfig"]["CpusetCpus"] == str(max(cores))
+
+
 def test_a_missing_image_is_an_image_error(sandbox: DockerSandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
     asked = spec(sandbox, "hang", image="kernel-matrix-test/absent@sha256:" + "0" * 64)
     with pytest.raises(ImageError, match="no image") as caught, sandbox.launch(asked):

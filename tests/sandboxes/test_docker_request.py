@@ -12,16 +12,28 @@ from kernel_matrix.sandboxes import ProcessLabels, ResourceLimits, RoleSpec
 from kernel_matrix.sandboxes.docker_request import DaemonInfo, create_request, dropped_limits, isolation_of
 
 
-def asked(role: Role, info: Mapping[str, object]) -> Any:
+def asked(role: Role, info: Mapping[str, object], *build_cores: int) -> Any:
     """The host settings of the request for a role."""
     labels = ProcessLabels(run_id="r", cell_id="c", session=0, gpu_uuid="", owner="1:2:3")
     spec = RoleSpec(role=role, labels=labels, image="sha256:1", module="kernel_matrix.inside.build.builder")
-    return create_request(spec, DaemonInfo(info), unlimited_memlock=False)["HostConfig"]
+    request = create_request(spec, DaemonInfo(info), unlimited_memlock=False, build_cores=build_cores)
+    return request["HostConfig"]
 
 
 @pytest.mark.parametrize("role", Role)
 def test_only_a_compiler_gives_way_and_to_everybody(role: Role) -> None:
     assert asked(role, {}).get("CpuShares") == (2 if role is Role.BUILDER else None)
+
+
+@pytest.mark.parametrize("role", Role)
+def test_only_a_compiler_stays_on_the_cores_for_builds(role: Role) -> None:
+    assert asked(role, {}, 3, 12).get("CpusetCpus") == ("3,12" if role is Role.BUILDER else None)
+    assert asked(role, {}).get("CpusetCpus") is None
+
+
+@pytest.mark.parametrize("info", [{"CPUSet": False}, {"BuildahVersion": "1.28.2", "Rootless": True}])
+def test_no_cores_are_asked_of_a_daemon_without_a_choice(info: Mapping[str, object]) -> None:
+    assert asked(Role.BUILDER, info, 3).get("CpusetCpus") is None
 
 
 @pytest.mark.parametrize("info", [{}, {"BuildahVersion": "1.28.2"}])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack, contextmanager, suppress
@@ -195,7 +196,9 @@ class DockerSandbox:
         """Create and start the container of ``spec``; remove it at the end, also if its creation was interrupted."""
         with ExitStack() as stack:
             role = _ending_with_runner(spec, stack.enter_context(_runner_socket()))
-            request = create_request(role, self._daemon, unlimited_memlock=self._unlimited_memlock)
+            request = create_request(
+                role, self._daemon, unlimited_memlock=self._unlimited_memlock, build_cores=_limited_cores()
+            )
             _check_mounts(request)
             self._retry_removals()
             stack.callback(self._remove_or_remember, spec.name)
@@ -269,6 +272,12 @@ def _runner_socket() -> Iterator[Path]:
                 next_step="free space in the folder of temporary files, or set TMPDIR to another one",
             ) from error
         yield folder
+
+
+def _limited_cores() -> Collection[int]:
+    """Return the cores that this thread is limited to, as a process that it starts would be; empty for no limit."""
+    cores = os.sched_getaffinity(0)
+    return cores if len(cores) < (os.cpu_count() or 1) else ()
 
 
 def _ending_with_runner(spec: RoleSpec, folder: Path) -> RoleSpec:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,7 +90,9 @@ class DaemonInfo:
         return "containerd" if any("containerd.snapshotter" in str(row) for row in rows) else "graphdriver"
 
 
-def create_request(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool) -> dict[str, Any]:
+def create_request(
+    spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool, build_cores: Collection[int] = ()
+) -> dict[str, Any]:
     """Make the body of ``POST /containers/create``.
 
     Args:
@@ -98,6 +100,7 @@ def create_request(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: boo
         daemon: the daemon that will get the request.
         unlimited_memlock: lift the limit on locked memory for roles with a GPU, which need pinned host memory; some
             daemons are not allowed to do so.
+        build_cores: the cores that a builder may use; empty for all.
 
     Raises:
         ImageError: if ``spec`` names no image.
@@ -124,7 +127,7 @@ def create_request(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: boo
         },
         healthcheck=Healthcheck(test=["NONE"]),  # an image's health check would disturb the measurement
         network_disabled=True,
-        host_config=_host_config(spec, daemon, unlimited_memlock=unlimited_memlock),
+        host_config=_host_config(spec, daemon, unlimited_memlock=unlimited_memlock, build_cores=build_cores),
     )
     return dict(body)
 
@@ -139,8 +142,12 @@ _PODMAN_TMPFS = dict.fromkeys(("/run", "/var/tmp"), "ro,nosuid,nodev,noexec,size
 """In place of folders that every user may write, without a limit of their size, beside a read-only file system."""
 
 
-def _host_config(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool) -> HostConfig:
+def _host_config(
+    spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool, build_cores: Collection[int]
+) -> HostConfig:
     limits = spec.limits
+    # Control groups of a plain user seldom have a choice of cores, whatever the daemon says.
+    has_cores = spec.role is Role.BUILDER and build_cores and daemon.can("CPUSet") and not daemon.rootless
     return HostConfig(
         daemon.api_version,
         network_mode="none",
@@ -149,6 +156,7 @@ def _host_config(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool)
         security_opt=["no-new-privileges:true"],
         pids_limit=limits.pids,
         cpu_shares=_BUILDER_CPU_SHARES if spec.role is Role.BUILDER else None,
+        cpuset_cpus=",".join(map(str, sorted(build_cores))) if has_cores else None,
         mem_limit=limits.memory_bytes,
         memswap_limit=limits.memory_bytes,
         shm_size=limits.shm_bytes,
