@@ -121,20 +121,22 @@ def test_builds_leave_cores_for_what_is_timed_on_gpus(cores, devices, builds, mo
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one core")
-def test_builders_and_what_they_start_use_no_reserved_core(stage, pool):
+@pytest.mark.parametrize("reserved", [0, 1])
+def test_builders_give_way_and_use_no_reserved_core(reserved, stage, pool):
     mine = sorted(os.sched_getaffinity(0))
     seen = []
 
     def looks(spec):
         program = "import os; print(*os.sched_getaffinity(0))"
-        seen.append(subprocess.run((sys.executable, "-c", program), check=True, capture_output=True, text=True).stdout)
+        cores = subprocess.run((sys.executable, "-c", program), check=True, capture_output=True, text=True).stdout
+        seen.append((spec.gives_way, sorted(map(int, cores.split()))))
         return hands_over(b"artefact")(spec)
 
     cell = stage.cell("looks", builder=[looks], source="x = 1\n")
-    with pool(reserved=1) as builds:
+    with pool(reserved=reserved) as builds:
         builds.submit([cell])
         assert builds.result(cell).artifact
-    assert [sorted(map(int, words.split())) for words in seen] == [mine[1:]]
+    assert seen == [(reserved > 0, mine[reserved:])]
     assert sorted(os.sched_getaffinity(0)) == mine, "the runner itself may use all"
 
 

@@ -55,6 +55,8 @@ class BuildPool:
     listener: BuildListener
     workers: int
     """Number of concurrent builds."""
+    beside_sessions: bool
+    """Builds give way to sessions on accelerators. Beside a CPU's, which use all cores, they would not end in time."""
     _executor: ThreadPoolExecutor
     _builds: dict[str, Future[BuildResult]] = field(default_factory=dict)
     """Build key → build. Change it only while holding ``_changing``."""
@@ -126,7 +128,8 @@ class BuildPool:
         labels = ProcessLabels(
             run_id=self.context.run_id, cell_id=cell.id, session=0, gpu_uuid="", owner=self.context.owner
         )
-        place = CellPlacement(cell=cell, gpu=gpu, image=self.images.get(cell.toolchain.name), labels=labels)
+        image, beside_sessions = self.images.get(cell.toolchain.name), self.beside_sessions
+        place = CellPlacement(cell=cell, gpu=gpu, image=image, labels=labels, beside_sessions=beside_sessions)
         try:
             build = build_for(place, self.context, self.cache)
         except (InfrastructureError, OSError) as error:
@@ -147,12 +150,20 @@ def build_pool(
 ) -> Iterator[BuildPool]:
     """Make a pool for one run. On exit, builds not started are dropped, and running ones are waited for.
 
-    Builders use none of the first ``reserved`` cores. Without a ``cache``, this user's is used.
+    Builders use none of the first ``reserved`` cores, and give way to what is timed there. Without a ``cache``, this
+    user's is used.
     """
     with ThreadPoolExecutor(workers, "build", _leave_cores, (reserved,)) as executor:
         try:
             yield BuildPool(
-                context, images, gpus, cache or default_cache(), listener or BuildListener(), workers, executor
+                context,
+                images,
+                gpus,
+                cache or default_cache(),
+                listener or BuildListener(),
+                workers,
+                reserved > 0,
+                executor,
             )
         finally:
             executor.shutdown(wait=False, cancel_futures=True)

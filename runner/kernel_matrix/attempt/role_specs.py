@@ -53,6 +53,8 @@ class CellPlacement:
     labels: ProcessLabels
     sanitizer: str = ""
     """Tool of compute-sanitizer that the candidate runs under; empty for none."""
+    beside_sessions: bool = False
+    """It is built while sessions of other cells are timed on accelerators."""
 
     @property
     def image_id(self) -> str | None:
@@ -169,6 +171,7 @@ def builder_spec(place: CellPlacement, code: Mount, channel: Mount) -> RoleSpec:
         env=_settings(place),
         limits=_limits(place.cell.policy),
         uid=next(_BUILDER_UIDS),
+        gives_way=place.beside_sessions,
     )
 
 

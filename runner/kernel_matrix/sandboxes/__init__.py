@@ -83,6 +83,8 @@ class RoleSpec:
     """User id inside. Judge and candidate have different ones where the sandbox can set it."""
     contestant: str = ""
     """Name of the contestant that the process runs; several contestants of a session may have the same role."""
+    gives_way: bool = False
+    """The process gives way to timed sessions; for sandboxes whose processes would have the priority of these."""
 
     @property
     def title(self) -> str:

@@ -233,7 +233,10 @@ class ProcessSandbox:
             stage = stack.enter_context(_stage(spec, level))
             group = stack.enter_context(_memory_group(spec, level))
             running = SupervisedProcess(
-                spec.role, group or _memory_watch(spec, level), may_leave_group=level.reaches_files_of_runner
+                spec.role,
+                group or _memory_watch(spec, level),
+                may_leave_group=level.reaches_files_of_runner,
+                gives_way=spec.gives_way,
             )
             stack.callback(running.close)
             running.start(_make_request(spec, tree(spec, stage), level, stage))

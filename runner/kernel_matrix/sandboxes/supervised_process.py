@@ -37,8 +37,8 @@ _LAST_OUTPUT_S = 0.5
 _CHUNK_BYTES = 64 << 10  # capacity of a pipe on Linux
 
 _NICE = 10
-"""Priority of a session of builders; what :mod:`kernel_matrix.inside.build.builder` gives itself among processes. Lower
-ones keep builds from ending in time beside other programs."""
+"""Priority of a session that gives way; what :mod:`kernel_matrix.inside.build.builder` gives itself among processes.
+Lower ones keep builds from ending in time beside other programs."""
 _PRIORITY_TRIES = 30
 _PRIORITY_PAUSE_S = 0.1  # Linux lets users without rights change the priority of one session in this time
 
@@ -68,7 +68,12 @@ class SupervisedProcess:
     """Process of one role. A thread reads the role's output and the launcher's report until both end."""
 
     def __init__(
-        self, role: Role, memory: MemoryGroup | MemoryWatch | None = None, *, may_leave_group: bool = False
+        self,
+        role: Role,
+        memory: MemoryGroup | MemoryWatch | None = None,
+        *,
+        may_leave_group: bool = False,
+        gives_way: bool = False,
     ) -> None:
         """Create the process of ``role``.
 
@@ -76,8 +81,10 @@ class SupervisedProcess:
             role: The role.
             memory: What limits the memory of everything that it starts together.
             may_leave_group: True if its processes have the right to leave their control group.
+            gives_way: True if other sessions go before its own.
         """
         self._role = role
+        self._gives_way = gives_way
         self._group = memory if isinstance(memory, MemoryGroup) else None
         self._may_leave_group = may_leave_group
         self._watch = memory if isinstance(memory, MemoryWatch) else None
@@ -107,7 +114,7 @@ class SupervisedProcess:
             self._process = self._popen([fd for fd in (write_end, joining_fd) if fd >= 0])
             if self._group is not None:
                 self._group.take_launcher(self._process.pid)  # it waits for the request
-            if self._role is Role.BUILDER:
+            if self._gives_way:
                 give_way(self._process.pid)
         except OSError as error:
             report.close()
