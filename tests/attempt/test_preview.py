@@ -40,6 +40,7 @@ def test_a_triton_builder_is_shown_as_it_is_started(stage):
     shown = specs_shown(cell)
     assert "--ahead" in shown["builder"].args
     assert shown["builder"].labels.gpu_uuid == ""
+    assert shown["builder"].gives_way
     assert "--artifact" in shown["candidate"].args
 
 

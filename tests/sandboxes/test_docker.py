@@ -139,7 +139,7 @@ def test_builder_stays_on_the_cores_of_the_thread_that_starts_it(
     cores = os.sched_getaffinity(0)
     if len(cores) < 2:
         pytest.skip("this machine has one core")
-    asked = spec(sandbox, "hang", role=Role.BUILDER)
+    asked = spec(sandbox, "hang", role=Role.BUILDER, gives_way=True)
     os.sched_setaffinity(0, {max(cores)})
     try:
         with sandbox.launch(asked):

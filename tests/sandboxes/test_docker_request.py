@@ -12,28 +12,24 @@ from kernel_matrix.sandboxes import ProcessLabels, ResourceLimits, RoleSpec
 from kernel_matrix.sandboxes.docker_request import DaemonInfo, create_request, dropped_limits, isolation_of
 
 
-def asked(role: Role, info: Mapping[str, object], *build_cores: int) -> Any:
+def asked(role: Role, info: Mapping[str, object], *cores: int, gives_way: bool = False) -> Any:
     """The host settings of the request for a role."""
     labels = ProcessLabels(run_id="r", cell_id="c", session=0, gpu_uuid="", owner="1:2:3")
-    spec = RoleSpec(role=role, labels=labels, image="sha256:1", module="kernel_matrix.inside.build.builder")
-    request = create_request(spec, DaemonInfo(info), unlimited_memlock=False, build_cores=build_cores)
-    return request["HostConfig"]
+    module = "kernel_matrix.inside.build.builder"
+    spec = RoleSpec(role=role, labels=labels, image="sha256:1", module=module, gives_way=gives_way)
+    return create_request(spec, DaemonInfo(info), unlimited_memlock=False, cores=cores)["HostConfig"]
 
 
-@pytest.mark.parametrize("role", Role)
-def test_only_a_compiler_gives_way_and_to_everybody(role: Role) -> None:
-    assert asked(role, {}).get("CpuShares") == (2 if role is Role.BUILDER else None)
-
-
-@pytest.mark.parametrize("role", Role)
-def test_only_a_compiler_stays_on_the_cores_for_builds(role: Role) -> None:
-    assert asked(role, {}, 3, 12).get("CpusetCpus") == ("3,12" if role is Role.BUILDER else None)
-    assert asked(role, {}).get("CpusetCpus") is None
+def test_what_gives_way_has_the_lowest_weight_and_leaves_cores() -> None:
+    found = asked(Role.BUILDER, {}, 3, 12, gives_way=True)
+    assert (found["CpuShares"], found["CpusetCpus"]) == (2, "3,12")
+    assert not asked(Role.BUILDER, {}, 3, 12).keys() & {"CpuShares", "CpusetCpus"}
+    assert "CpusetCpus" not in asked(Role.BUILDER, {}, gives_way=True), "all cores are its own"
 
 
 @pytest.mark.parametrize("info", [{"CPUSet": False}, {"BuildahVersion": "1.28.2", "Rootless": True}])
 def test_no_cores_are_asked_of_a_daemon_without_a_choice(info: Mapping[str, object]) -> None:
-    assert asked(Role.BUILDER, info, 3).get("CpusetCpus") is None
+    assert "CpusetCpus" not in asked(Role.BUILDER, info, 3, gives_way=True)
 
 
 @pytest.mark.parametrize("info", [{}, {"BuildahVersion": "1.28.2"}])

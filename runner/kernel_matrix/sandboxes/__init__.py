@@ -84,7 +84,7 @@ class RoleSpec:
     contestant: str = ""
     """Name of the contestant that the process runs; several contestants of a session may have the same role."""
     gives_way: bool = False
-    """The process gives way to timed sessions; for sandboxes whose processes would have the priority of these."""
+    """The process gives way to timed sessions: it has a low priority."""
 
     @property
     def title(self) -> str:

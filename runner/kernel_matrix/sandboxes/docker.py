@@ -197,7 +197,7 @@ class DockerSandbox:
         with ExitStack() as stack:
             role = _ending_with_runner(spec, stack.enter_context(_runner_socket()))
             request = create_request(
-                role, self._daemon, unlimited_memlock=self._unlimited_memlock, build_cores=_limited_cores()
+                role, self._daemon, unlimited_memlock=self._unlimited_memlock, cores=_limited_cores()
             )
             _check_mounts(request)
             self._retry_removals()

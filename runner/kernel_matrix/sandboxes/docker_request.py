@@ -11,7 +11,6 @@ from docker.constants import DEFAULT_DOCKER_API_VERSION
 from docker.types import ContainerConfig, DeviceRequest, Healthcheck, HostConfig, LogConfig, Mount, Ulimit
 
 from kernel_matrix.errors import ImageError, SandboxError
-from kernel_matrix.model.enums import Role
 from kernel_matrix.platforms import NO_ACCESS, DeviceAccess, Gpu
 from kernel_matrix.platforms.registry import container_access, get_platform, platforms
 from kernel_matrix.sandboxes import PACKAGE_TARGET, Isolation, RoleSpec
@@ -91,7 +90,7 @@ class DaemonInfo:
 
 
 def create_request(
-    spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool, build_cores: Collection[int] = ()
+    spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool, cores: Collection[int] = ()
 ) -> dict[str, Any]:
     """Make the body of ``POST /containers/create``.
 
@@ -100,7 +99,7 @@ def create_request(
         daemon: the daemon that will get the request.
         unlimited_memlock: lift the limit on locked memory for roles with a GPU, which need pinned host memory; some
             daemons are not allowed to do so.
-        build_cores: the cores that a builder may use; empty for all.
+        cores: the cores that a role that gives way may use; empty for all.
 
     Raises:
         ImageError: if ``spec`` names no image.
@@ -127,27 +126,25 @@ def create_request(
         },
         healthcheck=Healthcheck(test=["NONE"]),  # an image's health check would disturb the measurement
         network_disabled=True,
-        host_config=_host_config(spec, daemon, unlimited_memlock=unlimited_memlock, build_cores=build_cores),
+        host_config=_host_config(spec, daemon, unlimited_memlock=unlimited_memlock, cores=cores),
     )
     return dict(body)
 
 
 _ROLES_OF_A_USER = 64
 """More than run at once: the limit ``nproc`` counts the processes of all containers of a user."""
-_BUILDER_CPU_SHARES = 2
-"""The lowest weight that Docker accepts (its default is 1024): compilers give way to the cell that is measured."""
+_LOW_CPU_SHARES = 2
+"""The lowest weight among containers that Docker accepts; its default is 1024."""
 
 
 _PODMAN_TMPFS = dict.fromkeys(("/run", "/var/tmp"), "ro,nosuid,nodev,noexec,size=4k,mode=755")  # noqa: S108
 """In place of folders that every user may write, without a limit of their size, beside a read-only file system."""
 
 
-def _host_config(
-    spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool, build_cores: Collection[int]
-) -> HostConfig:
+def _host_config(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool, cores: Collection[int]) -> HostConfig:
     limits = spec.limits
     # Control groups of a plain user seldom have a choice of cores, whatever the daemon says.
-    has_cores = spec.role is Role.BUILDER and build_cores and daemon.can("CPUSet") and not daemon.rootless
+    has_cores = spec.gives_way and cores and daemon.can("CPUSet") and not daemon.rootless
     return HostConfig(
         daemon.api_version,
         network_mode="none",
@@ -155,8 +152,8 @@ def _host_config(
         cap_drop=["ALL"],
         security_opt=["no-new-privileges:true"],
         pids_limit=limits.pids,
-        cpu_shares=_BUILDER_CPU_SHARES if spec.role is Role.BUILDER else None,
-        cpuset_cpus=",".join(map(str, sorted(build_cores))) if has_cores else None,
+        cpu_shares=_LOW_CPU_SHARES if spec.gives_way else None,
+        cpuset_cpus=",".join(map(str, sorted(cores))) if has_cores else None,
         mem_limit=limits.memory_bytes,
         memswap_limit=limits.memory_bytes,
         shm_size=limits.shm_bytes,
