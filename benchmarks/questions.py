@@ -181,6 +181,7 @@ def _outcomes(dice: np.random.Generator, cell: Any, shape: Shape) -> dict[str, p
         "run_started_at": at,
         "started_at": at + pl.duration(minutes=5),
         "spread_within": pl.Series(np.abs(dice.normal(0.005, 0.003, len(cell)))),
+        "baseline_spread_within": pl.Series(np.abs(dice.normal(0.005, 0.003, len(cell)))),
     }
 
 

@@ -1,5 +1,6 @@
 """Blocks and samples within sessions, against numpy, in any order and with any numbering."""
 
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from kernel_matrix.analysis.timed_sessions import measured_in
 from kernel_matrix.analysis.within import within
+from kernel_matrix.measure.grade import spread_within
 from tests.analysis.made import cell, frame, tables
 
 
@@ -19,8 +21,6 @@ def sessions_of(records, workloads):
             session=session,
             workload=workload,
             candidate=f"softmax/{record}",
-            candidate_median_ns=1e5,
-            baseline_median_ns=2e5,
         )
         for record in records
         for session in (0, 1)
@@ -50,12 +50,23 @@ def samples_of(rows, rng, blocks):
     return [made[i] for i in rng.permutation(len(made))]
 
 
+def with_medians(rows, samples):
+    """``rows`` with what ``cells`` says of these samples."""
+    times = defaultdict(list)
+    for one in samples:
+        times[one["record"], one["session"], one["workload"], one["contestant"]].append(one["device_ns"])
+    for row in rows:
+        ours, theirs = (times[row["record"], row["session"], row["workload"], side] for side in ("candidate", "eager"))
+        row |= {"candidate_median_ns": np.median(ours), "baseline_median_ns": np.median(theirs)}
+        yield row | {"spread_within": spread_within(ours), "baseline_spread_within": spread_within(theirs)}
+
+
 def limited(sessions):
     """Blocks of each session, their samples within three standard deviations of the session's median."""
-    quartiles = [np.quantile(np.concatenate(list(groups.values())), [0.25, 0.75]) for groups in sessions]
-    reach = 3 * np.median(np.diff(quartiles)) / 1.349
-    for groups in sessions:
-        middle = np.median(np.concatenate(list(groups.values())))
+    times = [np.exp(np.concatenate(list(groups.values()))) for groups in sessions]
+    reach = 3 * np.median([spread_within(one) for one in times])
+    for groups, one in zip(sessions, times, strict=True):
+        middle = np.log(np.median(one))
         yield [np.clip(group, middle - reach, middle + reach) for group in groups.values()]
 
 
@@ -73,7 +84,7 @@ def test_sums_are_those_of_numpy(records, blocks):
     samples = samples_of(rows, rng, blocks)
     stray = next(one for one in samples if one["record"] == records[0] and one["contestant"] == "candidate")
     elsewhere = [stray | {"workload": "other"}, stray | {"session": 2}, stray | {"session": None}]
-    made = replace(tables(rows), samples=frame("samples", [*samples, *elsewhere]).lazy())
+    made = replace(tables([*with_medians(rows, samples)]), samples=frame("samples", [*samples, *elsewhere]).lazy())
     measured = measured_in(made.cells, [])
     found = within(made, measured)
     assert found.height == len(records) * 2 * 2
@@ -96,7 +107,8 @@ def test_sums_are_those_of_numpy(records, blocks):
 
 
 def test_without_samples_there_is_nothing():
-    made = tables(sessions_of((0,), ("default",)))
+    rows = sessions_of((0,), ("default",))
+    made = tables([*with_medians(rows, samples_of(rows, np.random.default_rng(14), (0,)))])
     found = within(made, measured_in(made.cells, []))
     assert isinstance(found, pl.DataFrame)
     assert found.is_empty()

@@ -72,7 +72,7 @@ _OF_SESSIONS: Final = (
     "cell_id", "matrix", "run_id", "started_at", "gpu", "toolchain", "dtype", "problem", "ranks",
     "candidate", "category", "candidate_sha256", "problem_sha256", "language", "tier",
     "gpu_uuid", "gpu_name", "host_id", "hostname", "driver", "image_id",
-    "candidate_median_ns", "baseline_median_ns", "speedup", "spread_within",
+    "candidate_median_ns", "baseline_median_ns", "speedup", "spread_within", "baseline_spread_within",
 )  # fmt: skip
 
 SESSIONS: Final[dict[str, pl.DataType]] = {

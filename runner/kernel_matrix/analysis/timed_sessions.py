@@ -32,7 +32,8 @@ class TimedSessions:
     """Every timed session, by cell."""
 
     values: pl.DataFrame
-    """``cell``, ``record``, ``session``, ``workload``, ``host``, ``unit``, ``night``, and logarithms ``log_<of>``."""
+    """``cell``, ``record``, ``session``, ``workload``, ``host``, ``unit``, ``night``, logarithms ``log_<of>``, and the
+    spreads ``spread_candidate`` and ``spread_baseline`` of the samples whose medians they are."""
     cells: pl.DataFrame
     """``cell``, the row's number, and the columns that identify it: :data:`CELL_KEY`, content and slices."""
     chain: NestedLevels
@@ -87,6 +88,8 @@ def _timed(cells: pl.LazyFrame, by: Sequence[str], keys: Sequence[str]) -> pl.Da
         log_candidate=log_of(pl.col("candidate_median_ns")),
         log_baseline=log_of(pl.col("baseline_median_ns")),
         log_speedup=log_of(pl.col("speedup")),
+        spread_candidate=pl.col("spread_within"),
+        spread_baseline=pl.col("baseline_spread_within"),
     )
     return rows.filter(pl.col("log_candidate").is_not_null()).collect()
 

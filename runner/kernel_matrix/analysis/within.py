@@ -12,7 +12,6 @@ import polars as pl
 from kernel_matrix.analysis.outcomes import aggregate
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.analysis.timed_sessions import TimedSessions
-from kernel_matrix.measure.grade import NORMAL_IQR
 from kernel_matrix.measure.timed import CANDIDATE
 from kernel_matrix.model.enums import Implementation, Regime
 
@@ -44,7 +43,10 @@ def within(tables: Tables, measured: TimedSessions) -> pl.DataFrame:
     """
     batches, calls = _counted_batches(tables.batches), _counted_calls(tables.samples)
     numbers = _Numbers.of([tables.batches, tables.samples], measured.values)
-    in_batches, in_calls = (pl.concat([numbers.sums(part) for part in numbers.ranges(one)]) for one in (batches, calls))
+    limits = numbers.limits(measured.values).lazy()
+    in_batches, in_calls = (
+        pl.concat([numbers.sums(one, limits, part) for part in numbers.ranges()]) for one in (batches, calls)
+    )
     in_sessions = pl.concat([in_batches, in_calls.join(in_batches, on="visit", how="anti")])
     visits = measured.values.select("cell", numbers.visit())
     side = pl.col("visit") % len(_SIDES)
@@ -71,23 +73,6 @@ def _counted_calls(samples: pl.LazyFrame) -> pl.LazyFrame:
     """Keep cold single calls that were not discarded."""
     is_cold = (pl.col("regime") == Regime.COLD.value) & pl.col("discarded").is_null()
     return samples.filter(_IS_COMPARED & is_cold & (pl.col("device_ns") > 0)).with_columns(time_ns="device_ns")
-
-
-def _limited(numbered: pl.LazyFrame) -> pl.LazyFrame:
-    """Move each ``value`` to within :data:`FARTHEST` standard deviations of the median of its ``visit``.
-
-    The standard deviation is that of the usual session of its ``attempt``, from quartiles.
-    """
-    value, spread = pl.col("value"), pl.col("spread").median().over("attempt")
-    of_visits = numbered.group_by("visit").agg(
-        pl.col("attempt").first(),
-        middle=value.median(),
-        spread=(value.quantile(0.75, "linear") - value.quantile(0.25, "linear")) / NORMAL_IQR,
-    )
-    # A coarse clock may give most samples the same time; their quartiles say nothing of the others.
-    reach = pl.when(spread > 0).then(FARTHEST * spread).otherwise(math.inf)
-    bounds = of_visits.select("visit", least=pl.col("middle") - reach, most=pl.col("middle") + reach)
-    return numbered.join(bounds, on="visit").with_columns(value.clip("least", "most"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,28 +104,49 @@ class _Numbers:
             workloads=pl.Enum(values["workload"].unique().drop_nulls().sort()),
         )
 
-    def ranges(self, samples: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-        """Yield the samples of the encoded sessions by ranges of records."""
-        known = pl.col("session").is_between(0, self.sessions - 1) & self._workload().is_not_null()
+    def ranges(self) -> Iterator[range]:
+        """Yield ranges of records to be summed one after the other."""
         step = max(_AT_ONCE, -(-self.records // _PASSES))
         for first in range(0, self.records, step):
-            last = min(first + step, self.records) - 1
-            yield samples.filter(pl.col("record").is_between(first, last) & known)
+            yield range(first, min(first + step, self.records))
 
-    def sums(self, samples: pl.LazyFrame) -> pl.DataFrame:
-        """Sum blocks and samples per ``visit`` (including its side)."""
+    def limits(self, values: pl.DataFrame) -> pl.DataFrame:
+        """Return within what logarithms samples count, ``least`` to ``most``, per ``visit`` (including its side).
+
+        The standard deviation is that of the usual session of its attempt, from quartiles.
+        """
+        spreads = [f"spread_{side}" for side in _SIDES]
+        numbered = values.lazy().with_columns(self.visit(), attempt=self._place(pl.lit(0)))
+        usual = numbered.group_by("attempt").agg(pl.col(spreads).median())
+        sessions = numbered.drop(spreads).join(usual, on="attempt")
+        sides = []
+        for number, side in enumerate(_SIDES):
+            # A coarse clock may give most samples the same time; their quartiles say nothing of the others.
+            spread, middle = pl.col(f"spread_{side}"), pl.col(f"log_{side}")
+            reach = pl.when(spread > 0).then(FARTHEST * spread).otherwise(math.inf)
+            visit = pl.col("visit") * len(_SIDES) + number
+            sides.append(sessions.select(visit, least=middle - reach, most=middle + reach).drop_nulls())
+        return pl.concat(sides).collect()
+
+    def sums(self, samples: pl.LazyFrame, limits: pl.LazyFrame, records: range) -> pl.DataFrame:
+        """Sum blocks and samples of ``records`` per ``visit`` (including its side), within :meth:`limits`."""
+        known = pl.col("session").is_between(0, self.sessions - 1) & self._workload().is_not_null()
+        visits = self.sessions * len(self.workloads.categories) * len(_SIDES)
+        own_limits = limits.filter(pl.col("visit") // visits >= records.start, pl.col("visit") // visits < records.stop)
         side = (pl.col("contestant") != CANDIDATE).cast(self.kind)
         block = (pl.col("block").fill_null(-1).cast(pl.Int64) + 1).cast(self.kind)
-        numbered = samples.select(
+        own = samples.filter(pl.col("record").is_between(records.start, records.stop - 1) & known)
+        numbered = own.select(
             "block_started_ns",
             "block_ended_ns",
-            attempt=self._place(pl.lit(0)) * len(_SIDES) + side,  # all its sessions have the number of the first
             visit=self.visit() * len(_SIDES) + side,
             in_visit=block,
             value=pl.col("time_ns").cast(pl.Float64).log(),
         )
         value = pl.col("value")
-        limited = _limited(numbered).with_columns(place=pl.col("visit") * self.blocks + pl.col("in_visit"))
+        limited = numbered.join(own_limits, on="visit").with_columns(
+            value.clip("least", "most"), place=pl.col("visit") * self.blocks + pl.col("in_visit")
+        )
         blocks = limited.group_by("place").agg(
             n=pl.len().cast(pl.Float64),
             mean=value.mean(),

@@ -128,6 +128,8 @@ class WorkloadColumns:
     """The largest speed-up over `eager` that the judge's own clock allows: in batches, else by `wall_bound_ns`."""
     spread_within: float | None
     """Spread of the candidate's times in this session, relative, from quartiles."""
+    baseline_spread_within: float | None
+    """Spread of `eager`'s times in this session, likewise."""
     speedup: float | None
     """Median of `eager` ÷ median of the candidate; of claimed times at most `speedup_limit`; `None` unless the workload
     passed, and for interpreted kernels.

@@ -172,6 +172,7 @@ def _times(times: WorkloadTimes) -> Row:
         row[f"{column}_median_ns"] = times.time_ns(rival)
     row["speedup_limit"] = times.speedup_limit()
     row["spread_within"] = spread_within(times.samples_ns(CANDIDATE))
+    row["baseline_spread_within"] = spread_within(times.samples_ns(EAGER))
     return row
 
 
