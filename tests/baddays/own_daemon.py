@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sysconfig
 import tarfile
@@ -20,6 +21,9 @@ IMAGE = "kernel-matrix/cpu:latest"
 """What ``--allow-unpinned`` takes for the CPU toolchain where there is no lock."""
 
 
+_WITHOUT_NETWORK = ("--bridge=none", "--iptables=false", "--ip6tables=false")
+
+
 class OwnDaemon:
     """``dockerd`` with everything it owns in one folder; no network, no rule in this machine's firewall."""
 
@@ -33,7 +37,7 @@ class OwnDaemon:
         owned = [f"--{option}={self._folder / option}" for option in ("data-root", "exec-root", "pidfile")]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                ("dockerd", "--host", self.url, "--bridge=none", "--iptables=false", "--ip6tables=false", *owned),
+                ("dockerd", "--debug", "--host", self.url, *_WITHOUT_NETWORK, *owned),
                 stdout=log,
                 stderr=log,
             )
@@ -65,6 +69,10 @@ class OwnDaemon:
             return {found["Id"] for found in client.api.containers(all=not running)}
         finally:
             client.close()
+
+    def followed(self) -> int:
+        """How many containers somebody who started them waits for: for them the start is over."""
+        return len(re.findall(r'Calling POST \S+/wait"', (self._folder / "log").read_text()))
 
     def import_stuck_image(self, name: str = IMAGE) -> None:
         """An image whose torch takes for ever to import."""

@@ -113,7 +113,7 @@ def test_a_killed_daemon_is_waited_for_and_costs_one_attempt(docker_field):
         unpinned = ("--sandbox", "docker", "--allow-unpinned")
         with docker_field.start("run", "--json", *unpinned, DOCKER_HOST=daemon.url) as runner:
             await_event(runner, "cell_started")
-            until(lambda: daemon.containers(running=True) == len(MODULES))
+            until(lambda: daemon.followed() == len(MODULES))
             before = daemon.container_ids()
             daemon.kill()
             await_event(runner, "sandbox_lost")

@@ -102,7 +102,7 @@ def test_daemon_restart_in_a_cell_fails_it_and_resets_clocks(docker_gpu_field):
         lock.unlink()
         with docker_gpu_field.start("run", "--json", *DOCKER, "--allow-unpinned", DOCKER_HOST=daemon.url) as runner:
             await_event(runner, "cell_started")
-            until(lambda: daemon.containers(running=True) == len(MODULES))
+            until(lambda: daemon.followed() == len(MODULES))
             assert docker_gpu_field.board.state == docker_gpu_field.board.locked
             daemon.kill()
             daemon.start()
