@@ -4,12 +4,18 @@ import numpy as np
 import polars as pl
 import pytest
 
+from kernel_matrix.measure.grade import spread_within
 from tests.analysis.made import frame, over_sessions
 from tests.analysis.noisy import CANDIDATE_NS, answers, measured
 
 
 def level(answer, name, of="candidate"):
     return answer.table.filter((pl.col("varies") == name) & (pl.col("of") == of)).row(0, named=True)
+
+
+def usual(logs):
+    """The spread of the usual session."""
+    return np.median([spread_within(times) for times in np.exp(logs).reshape(len(logs), -1)])
 
 
 def test_levels_are_told_apart_with_samples():
@@ -19,7 +25,7 @@ def test_levels_are_told_apart_with_samples():
         logs = np.log(CANDIDATE_NS) + rng.normal(0, 0.01, (5, 1, 1)) + rng.normal(0, 0.004, (5, 4, 1))
         logs = logs + rng.normal(0, 0.006, (5, 4, 25))
         medians = np.exp(np.median(logs, axis=(1, 2)))
-        rows += over_sessions([(2e5, ns) for ns in medians], candidate=f"softmax/{number}")
+        rows += over_sessions([(2e5, ns) for ns in medians], candidate=f"softmax/{number}", spread_within=usual(logs))
         for session, block, index in np.ndindex(logs.shape):
             samples.append(
                 {
@@ -63,7 +69,7 @@ def test_levels_are_those_of_batches_where_there_are_any(late):
         logs = np.log(CANDIDATE_NS) + rng.normal(0, 0.01, (5, 1, 1)) + rng.normal(0, 0.004, (5, 8, 2))
         logs += np.where(rng.random(logs.shape) < late, np.log(rng.uniform(1.5, 10, logs.shape)), 0.0)
         medians = np.exp(np.median(logs, axis=(1, 2)))
-        rows += over_sessions([(2e5, ns) for ns in medians], candidate=f"softmax/{number}")
+        rows += over_sessions([(2e5, ns) for ns in medians], candidate=f"softmax/{number}", spread_within=usual(logs))
         for session, block, index in np.ndindex(logs.shape):
             where = {"record": number, "session": session, "workload": "default", "block": block, "index": index}
             one = {**where, "contestant": "candidate", "block_started_ns": 0, "block_ended_ns": 1000}
