@@ -71,7 +71,7 @@ class OwnDaemon:
             client.close()
 
     def followed(self) -> int:
-        """How many containers somebody who started them waits for: for them the start is over."""
+        """For how many containers the runner waits until they end, which it does as soon as it has started them."""
         return len(re.findall(r'Calling POST \S+/wait"', (self._folder / "log").read_text()))
 
     def import_stuck_image(self, name: str = IMAGE) -> None:

@@ -111,9 +111,10 @@ class _Numbers:
             yield range(first, min(first + step, self.records))
 
     def limits(self, values: pl.DataFrame) -> pl.DataFrame:
-        """Return within what logarithms samples count, ``least`` to ``most``, per ``visit`` (including its side).
+        """Compute the logarithms to which samples are limited, ``least`` and ``most``, per ``visit`` (with its side).
 
-        The standard deviation is that of the usual session of its attempt, from quartiles.
+        Both are :data:`FARTHEST` standard deviations from the session's median. The standard deviation is the median of
+        those of the attempt's sessions.
         """
         spreads = [f"spread_{side}" for side in _SIDES]
         numbered = values.lazy().with_columns(self.visit(), attempt=self._place(pl.lit(0)))
@@ -129,13 +130,14 @@ class _Numbers:
         return pl.concat(sides).collect()
 
     def sums(self, samples: pl.LazyFrame, limits: pl.LazyFrame, records: range) -> pl.DataFrame:
-        """Sum blocks and samples of ``records`` per ``visit`` (including its side), within :meth:`limits`."""
+        """Sum blocks and samples of ``records``, limited to ``limits``, per ``visit`` (including its side)."""
         known = pl.col("session").is_between(0, self.sessions - 1) & self._workload().is_not_null()
-        visits = self.sessions * len(self.workloads.categories) * len(_SIDES)
-        own_limits = limits.filter(pl.col("visit") // visits >= records.start, pl.col("visit") // visits < records.stop)
+        visits_per_record = self.sessions * len(self.workloads.categories) * len(_SIDES)
+        first, last = records.start, records.stop - 1
+        own_limits = limits.filter((pl.col("visit") // visits_per_record).is_between(first, last))
         side = (pl.col("contestant") != CANDIDATE).cast(self.kind)
         block = (pl.col("block").fill_null(-1).cast(pl.Int64) + 1).cast(self.kind)
-        own = samples.filter(pl.col("record").is_between(records.start, records.stop - 1) & known)
+        own = samples.filter(pl.col("record").is_between(first, last) & known)
         numbered = own.select(
             "block_started_ns",
             "block_ended_ns",

@@ -15,7 +15,7 @@ from kernel_matrix.errors import KernelMatrixError, StoreError, UsageError
 from kernel_matrix.matrix.load import load_matrix
 from kernel_matrix.report.source_texts import matrices_of
 from kernel_matrix.results.fingerprints import Salter
-from kernel_matrix.results.packed_set import LOCK, MATRIX, SetDescription, unpack_set
+from kernel_matrix.results.packed_set import ENDING, LOCK, MATRIX, SetDescription, unpack_set
 from kernel_matrix.results.packing import pack_folder
 from kernel_matrix.results.record_files import find, read_runs
 from kernel_matrix.results.store import replace_document
@@ -23,8 +23,6 @@ from kernel_matrix.untrusted_json import UntrustedJsonError, read_bytes
 
 __all__ = ["ENDING", "PackedResults", "SetDescription", "pack_results", "unpack_results"]
 
-ENDING: Final = ".kmz"
-"""What files of packed results are called by default; they are known by their content."""
 _SALT_BYTES: Final = 32
 _LEAST_SALT_BYTES: Final = 16  # fewer could be guessed
 _MOST_SALT_BYTES: Final = 4096

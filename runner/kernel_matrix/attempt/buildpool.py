@@ -56,7 +56,8 @@ class BuildPool:
     workers: int
     """Number of concurrent builds."""
     beside_sessions: bool
-    """Builds give way to sessions on accelerators. Beside a CPU's, which use all cores, they would not end in time."""
+    """``True``: builds give way to sessions on accelerators. Sessions on a CPU use all cores, so builds that gave way
+    to them would not end in time."""
     _executor: ThreadPoolExecutor
     _builds: dict[str, Future[BuildResult]] = field(default_factory=dict)
     """Build key → build. Change it only while holding ``_changing``."""
@@ -128,8 +129,13 @@ class BuildPool:
         labels = ProcessLabels(
             run_id=self.context.run_id, cell_id=cell.id, session=0, gpu_uuid="", owner=self.context.owner
         )
-        image, beside_sessions = self.images.get(cell.toolchain.name), self.beside_sessions
-        place = CellPlacement(cell=cell, gpu=gpu, image=image, labels=labels, beside_sessions=beside_sessions)
+        place = CellPlacement(
+            cell=cell,
+            gpu=gpu,
+            image=self.images.get(cell.toolchain.name),
+            labels=labels,
+            beside_sessions=self.beside_sessions,
+        )
         try:
             build = build_for(place, self.context, self.cache)
         except (InfrastructureError, OSError) as error:

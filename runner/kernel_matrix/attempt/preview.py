@@ -57,8 +57,9 @@ def _processes(place: CellPlacement) -> Iterator[tuple[str, RoleSpec]]:
 def _builder(place: CellPlacement) -> RoleSpec:
     code = Mount(source=_SOMEWHERE / "code", target="/candidate")
     channel = Mount(source=_SOMEWHERE / "channel", target="/channel")
-    labels, beside_sessions = replace(place.labels, gpu_uuid=""), place.platform.IS_ACCELERATOR
-    return builder_spec(replace(place, labels=labels, beside_sessions=beside_sessions), code, channel)
+    labels = replace(place.labels, gpu_uuid="")
+    built = replace(place, labels=labels, beside_sessions=place.platform.IS_ACCELERATOR)
+    return builder_spec(built, code, channel)
 
 
 def _session(place: CellPlacement) -> Iterator[tuple[str, RoleSpec]]:

@@ -25,6 +25,8 @@ from kernel_matrix.results.descriptions import printable
 from kernel_matrix.results.reading import RecordRefusedError, current_names, parse
 from kernel_matrix.untrusted_json import MAX_BYTES, UntrustedJsonError, parse_object
 
+ENDING: Final = ".kmz"
+"""What packed sets are called by default; they are known by their content."""
 FORMAT: Final = "kernel-matrix set"
 FORMAT_VERSION: Final = 1
 DESCRIPTION: Final = "set.json"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kernel_matrix.errors import UsageError
+from kernel_matrix.results.packed_set import ENDING
 from kernel_matrix.results.reading import Document, RecordRefusedError, Rejection, read_run
 
 
@@ -36,7 +37,7 @@ def _record_folders(folder: Path) -> list[Path]:
     places = [root] if root.name == "records" else [root / "records", *root.glob("*/records")]
     found = sorted({place.resolve() for place in places if place.is_dir()})
     if not found:
-        sets = ", ".join(map(str, sorted(folder.glob("*.kmz"))))
+        sets = ", ".join(map(str, sorted(folder.glob(f"*{ENDING}"))))
         named = f"one of the packed sets in it: {sets}" if sets else "the folder that `kernel-matrix run` wrote"
         raise UsageError(
             f"{folder} holds no results: neither records/ nor <matrix name>/records/ is in it",

@@ -71,7 +71,9 @@ def _host_id(values: tuple[Any, ...]) -> str:
 
 
 def cell_rows(record: Document, times: Sessions, *, key: int, host: Row, run: Document | None) -> Iterator[Row]:
-    """Yield the rows of ``cells``: one per session and workload, or one if there is none. A missing column is null.
+    """Yield the rows of ``cells``: one per session and workload, or one if there is none.
+
+    A row leaves out columns without a value; they are null in the table.
 
     Args:
         record: A checked record.

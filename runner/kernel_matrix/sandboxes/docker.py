@@ -124,6 +124,8 @@ class DockerSandbox:
     def describe(self, spec: RoleSpec) -> dict[str, Any]:
         """Return the name of the container and the exact body of its create request.
 
+        The cores of a role that gives way are not in it: they depend on the thread that starts the container.
+
         Raises:
             SandboxError: if no daemon answers, or the daemon cannot give the GPU to a container.
         """

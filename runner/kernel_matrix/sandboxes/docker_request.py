@@ -143,7 +143,7 @@ _PODMAN_TMPFS = dict.fromkeys(("/run", "/var/tmp"), "ro,nosuid,nodev,noexec,size
 
 def _host_config(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool, cores: Collection[int]) -> HostConfig:
     limits = spec.limits
-    # Control groups of a plain user seldom have a choice of cores, whatever the daemon says.
+    # A plain user's control groups usually cannot limit cores, even if the daemon says that it can.
     has_cores = spec.gives_way and cores and daemon.can("CPUSet") and not daemon.rootless
     return HostConfig(
         daemon.api_version,

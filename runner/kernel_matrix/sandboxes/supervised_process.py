@@ -37,8 +37,8 @@ _LAST_OUTPUT_S = 0.5
 _CHUNK_BYTES = 64 << 10  # capacity of a pipe on Linux
 
 _NICE = 10
-"""Priority of a session that gives way; what :mod:`kernel_matrix.inside.build.builder` gives itself among processes.
-Lower ones keep builds from ending in time beside other programs."""
+"""Priority of a session that gives way: the one that :mod:`kernel_matrix.inside.build.builder` has among processes.
+With 19, the lowest, builds beside other programs do not end in time."""
 _PRIORITY_TRIES = 30
 _PRIORITY_PAUSE_S = 0.1  # Linux lets users without rights change the priority of one session in this time
 
