@@ -129,7 +129,7 @@ def test_what_goes_on_of_a_lost_chunk_begins_no_cell(tmp_path):
 
 
 class Forgetful:
-    """The jobs of a site whose engine does not know any of them when it is first asked after one was sent."""
+    """The jobs of a site whose engine does not know any of them when it is first asked after one has ended."""
 
     def __init__(self, session):
         self._session = session
@@ -140,7 +140,7 @@ class Forgetful:
 
     def statuses(self):
         known = self._session.statuses()
-        if known and not self._forgot:
+        if not self._forgot and any(status.state.is_over for status in known.values()):
             self._forgot = True
             return {}
         return known
@@ -148,7 +148,7 @@ class Forgetful:
 
 def test_chunk_that_its_engine_forgot_is_told_and_sent_again(tmp_path, monkeypatch):
     monkeypatch.setattr(site_run, "_SETTLING_S", 0.0)
-    played = Played(tmp_path, cpu_cells(2))
+    played = Played(tmp_path, cpu_cells(2), "refuses")  # ends without records, so that the one GPU is free again
     site = played.sites.runs["here"]
     site._session = Forgetful(site._session)
     assert len(played.play()) == 2
