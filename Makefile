@@ -5,8 +5,8 @@
 #   JOBS=4              how many tests run at once
 
 PYTHON ?= python3
-# One more than there are cores, since many tests wait for something; each job has a torch of its own, so eight at most.
-JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? cores + 1 : 8)))
+# Two more than there are cores, since many tests wait for something; each job has a torch of its own, so eight at most.
+JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 6 ? cores + 2 : 8)))
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check

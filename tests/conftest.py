@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -38,6 +39,8 @@ ROOT = Path(__file__).resolve().parents[1]
 REQUIRE_DOCKER = "KERNEL_MATRIX_REQUIRE_DOCKER"
 REQUIRED = {"docker": REQUIRE_DOCKER, "podman": "KERNEL_MATRIX_REQUIRE_PODMAN"}
 """Marker → variable that makes its absence a failure."""
+WAITING = {"baddays", "cheats", "docs", "executors"}
+"""Folders whose tests mostly wait for daemons and other processes."""
 TURNS = "KERNEL_MATRIX_TEST_TURNS"
 """Variable with the folder of locks that the processes of one test run share."""
 
@@ -102,6 +105,18 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[TURNS] = folder.name
         os.environ[FOLDER_VARIABLE] = f"{folder.name}/unpacked"  # not the images that this user has
         config.add_cleanup(lambda: (os.environ.pop(TURNS), folder.cleanup()))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mix the files that wait with those that compute, where several workers share the cores."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _place(item.path.relative_to(ROOT / "tests")))
+
+
+def _place(file: Path) -> float:
+    """Return a number from 0 to 1 that scatters files; those that wait are not among the last, as they take longest."""
+    place = zlib.crc32(str(file).encode()) / 2**32
+    return place * 0.6 if file.parts[0] in WAITING else place
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
