@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from kernel_matrix.platforms.versions import is_between
 
 CDI = "cdi"
 """The daemon adds what a CDI specification lists for this device."""
 DEVICES = "devices"
 """This program adds the device nodes, and what of the driver else is needed."""
+_PODMAN_WITH_CDI: Final = "5.4"
+"""The first version of Podman that follows requests for CDI devices; those before drop them without a word."""
+_PODMAN_FOLDERS: Final = ("/etc/cdi", "/var/run/cdi")
+"""Where Podman looks for CDI specifications; unlike Docker it does not say so."""
 
 
-def drops_requests(info: Mapping[str, Any]) -> bool:
-    """Return whether a daemon drops requests for devices without a word, as Podman does.
+def is_podman(info: Mapping[str, Any]) -> bool:
+    """Return whether Podman's service answers in place of a Docker daemon.
 
     Args:
         info: the daemon's answer to ``/info``.
     """
     return "BuildahVersion" in info
+
+
+def takes_cdi_requests(info: Mapping[str, Any]) -> bool:
+    """Return whether a daemon may be asked for CDI devices.
+
+    Args:
+        info: the daemon's answer to ``/info``.
+    """
+    return not is_podman(info) or is_between(str(info.get("ServerVersion")), _PODMAN_WITH_CDI, "")
 
 
 def cdi_names(info: Mapping[str, Any]) -> list[str] | None:
@@ -39,7 +54,7 @@ def cdi_specifications(info: Mapping[str, Any]) -> Iterator[str]:
     Args:
         info: the daemon's answer to ``/info``.
     """
-    for folder in info.get("CDISpecDirs") or ():
+    for folder in _PODMAN_FOLDERS if is_podman(info) else info.get("CDISpecDirs") or ():
         yield from filter(None, map(_read, sorted(Path(folder).glob("*"))))
 
 

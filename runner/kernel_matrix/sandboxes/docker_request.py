@@ -12,6 +12,7 @@ from docker.types import ContainerConfig, DeviceRequest, Healthcheck, HostConfig
 
 from kernel_matrix.errors import ImageError, SandboxError
 from kernel_matrix.platforms import NO_ACCESS, DeviceAccess, Gpu
+from kernel_matrix.platforms.container_ways import is_podman
 from kernel_matrix.platforms.registry import container_access, get_platform, platforms
 from kernel_matrix.sandboxes import PACKAGE_TARGET, Isolation, RoleSpec
 from kernel_matrix.sandboxes.role_environment import SCRATCH, command, environment, package_mounts
@@ -31,7 +32,7 @@ class DaemonInfo:
     @property
     def is_podman(self) -> bool:
         """True if Podman's service answers in place of a Docker daemon."""
-        return "BuildahVersion" in self.info
+        return is_podman(self.info)
 
     @property
     def rootless(self) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from kernel_matrix.environments.unpacked_images import FOLDER_VARIABLE, UnpackedImage, write_description
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.model.enums import Role
-from kernel_matrix.platforms import NO_ACCESS, Gpu
+from kernel_matrix.platforms import NO_ACCESS, Gpu, container_ways
 from kernel_matrix.platforms.container_ways import CDI, DEVICES
 from kernel_matrix.platforms.cuda.device_access import TOOLKIT, driver_libraries, way_into_containers
 from kernel_matrix.sandboxes import ProcessLabels, RoleSpec
@@ -21,6 +21,8 @@ from kernel_matrix.sandboxes.unpacked import UnpackedSandbox
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 TOOLKIT_INFO = {"Runtimes": {"runc": {}, "nvidia": {"path": "nvidia-container-runtime"}}}
 CDI_INFO = {"DiscoveredDevices": [{"Source": "cdi", "ID": f"nvidia.com/gpu={UUID}"}], **TOOLKIT_INFO}
+OLD_PODMAN = {"BuildahVersion": "1.28.2", "ServerVersion": "4.3.1"}
+PODMAN = {"BuildahVersion": "1.39.3", "ServerVersion": "5.4.2"}
 
 
 @pytest.fixture
@@ -94,9 +96,20 @@ def test_device_nodes_are_the_last_way() -> None:
 
 
 @pytest.mark.usefixtures("dev")
-@pytest.mark.parametrize("info", [CDI_INFO, TOOLKIT_INFO])
-def test_podman_gets_device_nodes_as_it_drops_requests(info: dict[str, Any]) -> None:
-    assert way_into_containers({**info, "BuildahVersion": "1.28.2"}, UUID) == DEVICES
+@pytest.mark.parametrize(("podman", "way"), [(OLD_PODMAN, DEVICES), (PODMAN, CDI)])
+def test_podman_is_asked_for_cdi_from_the_version_that_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, podman: dict[str, str], way: str
+) -> None:
+    (tmp_path / "nvidia.yaml").write_text(f"kind: nvidia.com/gpu\ndevices:\n- name: {UUID}\n")
+    monkeypatch.setattr(container_ways, "_PODMAN_FOLDERS", (str(tmp_path),))
+    assert way_into_containers(podman, UUID) == way
+    assert way_into_containers(podman, "GPU-other") == DEVICES
+
+
+@pytest.mark.usefixtures("dev")
+@pytest.mark.parametrize("podman", [OLD_PODMAN, PODMAN])
+def test_podman_gets_no_requests_of_the_toolkit(podman: dict[str, str]) -> None:
+    assert way_into_containers({**TOOLKIT_INFO, **podman}, UUID) == DEVICES
 
 
 def test_cdi_is_asked_for_by_name() -> None:

@@ -43,7 +43,7 @@ ACCESS_ADVICE = "install the NVIDIA container toolkit (`nvidia-ctk runtime confi
 DAEMON_ERRORS = (
     ("could not select device driver", "the daemon cannot give GPUs to containers", ACCESS_ADVICE),
     (
-        "CDI device injection failed",
+        "CDI device",  # "CDI device injection failed" of Docker, "unresolvable CDI devices" of Podman
         "the daemon's CDI specification no longer matches this machine's GPUs",
         "renew it: `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`",
     ),

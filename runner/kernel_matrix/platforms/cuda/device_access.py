@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.platforms import NO_ACCESS, DeviceAccess, Gpu
-from kernel_matrix.platforms.container_ways import CDI, DEVICES, cdi_names, cdi_specifications, drops_requests
+from kernel_matrix.platforms.container_ways import (
+    CDI,
+    DEVICES,
+    cdi_names,
+    cdi_specifications,
+    is_podman,
+    takes_cdi_requests,
+)
 
 TOOLKIT = "toolkit"
 """The daemon's ``nvidia`` runtime adds the GPU."""
@@ -64,11 +71,10 @@ def way_into_containers(info: Mapping[str, Any], uuid: str | None = None) -> str
         info: the daemon's answer to ``/info``.
         uuid: UUID of the GPU; ``None`` for any GPU.
     """
-    if not drops_requests(info):
-        if _listed_by_cdi(info, uuid):
-            return CDI
-        if "nvidia" in (info.get("Runtimes") or {}):
-            return TOOLKIT
+    if takes_cdi_requests(info) and _listed_by_cdi(info, uuid):
+        return CDI
+    if not is_podman(info) and "nvidia" in (info.get("Runtimes") or {}):
+        return TOOLKIT
     if (_DEV / "nvidiactl").exists():
         return DEVICES
     return NO_ACCESS

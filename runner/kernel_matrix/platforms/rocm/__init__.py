@@ -54,7 +54,7 @@ LINK_KINDS = ("xgmi", "pcie", "host")
 NEEDS_IMAGES = True
 DAEMON_ERRORS = (
     (
-        "CDI device injection failed",
+        "CDI device",  # "CDI device injection failed" of Docker, "unresolvable CDI devices" of Podman
         "the daemon's CDI specification no longer matches this machine's GPUs",
         "renew it: `amd-ctk cdi generate --output=/etc/cdi/amd.json`",
     ),

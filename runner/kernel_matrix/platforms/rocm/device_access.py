@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.platforms import NO_ACCESS, DeviceAccess, Gpu
-from kernel_matrix.platforms.container_ways import CDI, DEVICES, cdi_names, cdi_specifications, drops_requests
+from kernel_matrix.platforms.container_ways import CDI, DEVICES, cdi_names, cdi_specifications, takes_cdi_requests
 
 VISIBLE = "ROCR_VISIBLE_DEVICES"
 """Variable that selects GPUs in AMD's runtime, by UUID or by number; an empty one hides all."""
@@ -31,11 +31,11 @@ _ROOT_GROUP = 0  # never given to a candidate: too many files of a host belong t
 def container_access(info: Mapping[str, Any], gpu: Gpu | None = None) -> DeviceAccess:
     """Return the best way of the daemon: CDI, else plain device nodes."""
     if gpu is None:
-        listed = not drops_requests(info) and any(name.startswith(f"{_KIND}=") for name in cdi_names(info) or ())
+        listed = takes_cdi_requests(info) and any(name.startswith(f"{_KIND}=") for name in cdi_names(info) or ())
         has_driver = (_DEV / "kfd").exists()
         return DeviceAccess(way=CDI if listed else DEVICES if has_driver else NO_ACCESS)
     nodes = device_nodes(gpu)
-    name = "" if drops_requests(info) else _cdi_name(info, gpu)
+    name = _cdi_name(info, gpu) if takes_cdi_requests(info) else ""
     if name:  # a specification names the nodes, but not always their groups
         return DeviceAccess(way=CDI, requests=({"driver": "cdi", "device_ids": [name]},), groups=groups_of(nodes))
     if not nodes:
