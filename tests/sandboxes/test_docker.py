@@ -29,12 +29,12 @@ from kernel_matrix.errors import ImageError, SandboxError
 from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.inside.end_with_runner import RUNNER_FOLDER
 from kernel_matrix.model.enums import Role
-from kernel_matrix.sandboxes import ProcessExit, RoleSpec
+from kernel_matrix.sandboxes import ProcessExit, ResourceLimits, RoleSpec
 from kernel_matrix.sandboxes.docker import DockerSandbox, _names_clash, exit_of
-from kernel_matrix.sandboxes.docker_request import LABEL, OWNER_LABEL
+from kernel_matrix.sandboxes.docker_request import LABEL, OWNER_LABEL, DaemonInfo
 from kernel_matrix.sandboxes.freezer import find_freezer
 from tests.sandboxes.conftest import ENGINES
-from tests.sandboxes.observe import soon
+from tests.sandboxes.observe import answer, soon
 
 MakeSpec = Callable[..., RoleSpec]
 REPOSITORY = Path(__file__).parents[2] / "runner"
@@ -134,6 +134,15 @@ def test_the_container_is_what_was_described(
         f"{LABEL}.role": "candidate",
     }
     assert not exists(daemon, asked.name)
+
+
+@pytest.mark.parametrize("sandbox", ENGINES[:1], indirect=True)  # root's Podman has defaults that it may not set
+def test_limits_that_rootless_podman_drops_are_set_inside(
+    run: Callable[..., ProcessExit], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DaemonInfo, "rootless", True)
+    limits = ResourceLimits(memory_bytes=1 << 30, file_bytes=1 << 20)
+    assert answer(run("write_one_file", str(2 << 20), limits=limits)) == {"error": "EFBIG"}
 
 
 def test_builder_stays_on_the_cores_of_the_thread_that_starts_it(

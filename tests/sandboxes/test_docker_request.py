@@ -38,6 +38,13 @@ def test_podman_alone_gets_a_limit_of_processes_per_user(info: Mapping[str, obje
     assert limits.get("nproc", 0) == (64 * ResourceLimits().pids if info else 0)
 
 
+def test_rootless_podman_is_asked_for_no_limits_that_it_drops() -> None:
+    assert asked(Role.CANDIDATE, ROOTLESS)["Ulimits"] == []
+    info = DaemonInfo(ROOTLESS)
+    request = {"HostConfig": asked(Role.CANDIDATE, ROOTLESS)}
+    assert dropped_limits(request, {"HostConfig": {**request["HostConfig"], "Ulimits": None}}, info) == ()
+
+
 ROOTLESS = {"BuildahVersion": "1.28.2", "Rootless": True, "OSType": "linux", "MemoryLimit": True, "PidsLimit": True}
 
 
@@ -76,7 +83,7 @@ def settings(request: Mapping[str, Any], **changes: object) -> dict[str, Any]:
 def test_limits_that_were_not_set_are_named(
     changes: Mapping[str, object], abilities: Mapping[str, object], dropped: tuple[str, ...]
 ) -> None:
-    info = {**ROOTLESS, **abilities}
+    info = {**ROOTLESS, "Rootless": False, **abilities}
     request = {"HostConfig": asked(Role.CANDIDATE, info)}
     assert dropped_limits(request, settings(request, **changes), DaemonInfo(info)) == dropped
 

@@ -1,7 +1,8 @@
 """First process of a container's role, which ends with the runner that started it, and the container with it.
 
-Run as ``python -m kernel_matrix.inside.end_with_runner MODULE [ARGUMENT …]``. A daemon keeps the containers of a runner
-that was killed. So three processes run::
+Run as ``python -m kernel_matrix.inside.end_with_runner LIMITS MODULE [ARGUMENT …]``, where LIMITS are those that the
+daemon does not set, as ``nofile=1024,core=0``, or empty. A daemon keeps the containers of a runner that was killed. So
+three processes run::
 
     init        process 1 of the container, which ends with it; reaps what is orphaned
     ├── guard   is connected to the runner's socket; the kernel kills it when the other end is closed, and init with it
@@ -19,6 +20,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import resource
 import runpy
 import select
 import signal
@@ -43,7 +45,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run a module with its arguments, and leave with its exit code; in its process, return when the module ends."""
+    """Run a module with its arguments, and leave with its exit code; in its process, return when the module ends.
+
+    Args:
+        arguments: Limits, the module, and its arguments.
+    """
+    limits, *module_arguments = arguments
+    for limit in filter(None, limits.split(",")):
+        name, _, most = limit.partition("=")
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (int(most), int(most)))
     # While init is traced, each signal that it does not block would stop it.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     _prctl(_PR_SET_PTRACER, _ANY_PROCESS)  # Yama allows a child to trace its parent only so; a second tracer cannot be
@@ -59,8 +69,8 @@ def main(arguments: Sequence[str]) -> None:
         _reap(module, guard)
     os.close(connected)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    sys.argv[:] = arguments
-    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+    sys.argv[:] = module_arguments
+    runpy.run_module(module_arguments[0], run_name="__main__", alter_sys=True)
 
 
 def _reap(module: int, guard: int) -> NoReturn:

@@ -37,6 +37,7 @@ from kernel_matrix.sandboxes.docker_request import (
     create_request,
     dropped_limits,
     isolation_of,
+    limits_set_inside,
 )
 from kernel_matrix.sandboxes.freezer import Freezer, find_freezer, thaw_container
 from kernel_matrix.sandboxes.oom_watch import watch_for_oom
@@ -130,7 +131,7 @@ class DockerSandbox:
             SandboxError: if no daemon answers, or the daemon cannot give the GPU to a container.
         """
         # The real folder is made when the container is, and has a name of its own.
-        role = _ending_with_runner(spec, Path(tempfile.gettempdir(), f"{_RUNNER_FOLDER_PREFIX}…"))
+        role = self._ending_with_runner(spec, Path(tempfile.gettempdir(), f"{_RUNNER_FOLDER_PREFIX}…"))
         request = create_request(role, self._daemon, unlimited_memlock=self._unlimited_memlock)
         return {"sandbox": self.name, "name": spec.name, "create": request}
 
@@ -197,7 +198,7 @@ class DockerSandbox:
     def _run_container(self, spec: RoleSpec) -> Iterator[_RunningContainer]:
         """Create and start the container of ``spec``; remove it at the end, also if its creation was interrupted."""
         with ExitStack() as stack:
-            role = _ending_with_runner(spec, stack.enter_context(_runner_socket()))
+            role = self._ending_with_runner(spec, stack.enter_context(_runner_socket()))
             request = create_request(
                 role, self._daemon, unlimited_memlock=self._unlimited_memlock, cores=_limited_cores()
             )
@@ -217,6 +218,20 @@ class DockerSandbox:
             stack.callback(running.close)
             running.start()
             yield running
+
+    def _ending_with_runner(self, spec: RoleSpec, folder: Path) -> RoleSpec:
+        """Return ``spec`` with :mod:`kernel_matrix.inside.end_with_runner` before its module.
+
+        Args:
+            spec: the role.
+            folder: has the runner's socket.
+        """
+        return replace(
+            spec,
+            module=end_with_runner.__name__,
+            args=(limits_set_inside(spec, self._daemon), spec.module, *spec.args),
+            mounts=(*spec.mounts, Mount(source=folder, target=end_with_runner.RUNNER_FOLDER)),
+        )
 
     def _check_limits(self, spec: RoleSpec, request: Mapping[str, Any]) -> None:
         """Check that Podman has set what it was asked for: where it cannot, it drops limits without a word.
@@ -280,16 +295,6 @@ def _limited_cores() -> Collection[int]:
     """Return the cores that this thread is limited to, as a process that it starts would be; empty for no limit."""
     cores = os.sched_getaffinity(0)
     return cores if len(cores) < (os.cpu_count() or 1) else ()
-
-
-def _ending_with_runner(spec: RoleSpec, folder: Path) -> RoleSpec:
-    """Return ``spec`` with :mod:`kernel_matrix.inside.end_with_runner` before its module; ``folder`` has the socket."""
-    return replace(
-        spec,
-        module=end_with_runner.__name__,
-        args=(spec.module, *spec.args),
-        mounts=(*spec.mounts, Mount(source=folder, target=end_with_runner.RUNNER_FOLDER)),
-    )
 
 
 def _details(daemon: DaemonInfo) -> dict[str, Any]:

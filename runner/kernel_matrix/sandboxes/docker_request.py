@@ -164,11 +164,20 @@ def _host_config(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool,
             SCRATCH: f"rw,nosuid,nodev,exec,size={limits.tmpfs_bytes},mode=1777",
         },
         ipc_mode="private",
-        ulimits=list(_ulimits(spec, daemon, unlimited_memlock=unlimited_memlock)),
+        ulimits=[] if daemon.rootless else list(_ulimits(spec, daemon, unlimited_memlock=unlimited_memlock)),
         log_config=LogConfig(type=LogConfig.types.JSON, config={"max-size": "1m", "max-file": "1"}),
         mounts=list(_mounts(spec, daemon)),
         **_gpu_settings(spec, daemon),
     )
+
+
+def limits_set_inside(spec: RoleSpec, daemon: DaemonInfo) -> str:
+    """Return the limits that the first process of a container sets, as ``nofile=1024,core=0``; empty for none.
+
+    Rootless Podman drops those that a request has.
+    """
+    limits = _ulimits(spec, daemon, unlimited_memlock=False) if daemon.rootless else ()
+    return ",".join(f"{limit.name}={limit.hard}" for limit in limits)
 
 
 def _ulimits(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool) -> Iterator[Ulimit]:
