@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
     limits, *module_arguments = arguments
     for limit in filter(None, limits.split(",")):
         name, _, most = limit.partition("=")
-        resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (int(most), int(most)))
+        _lower(getattr(resource, f"RLIMIT_{name.upper()}"), int(most))
     # While init is traced, each signal that it does not block would stop it.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     _prctl(_PR_SET_PTRACER, _ANY_PROCESS)  # Yama allows a child to trace its parent only so; a second tracer cannot be
@@ -71,6 +71,13 @@ def main(arguments: Sequence[str]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     sys.argv[:] = module_arguments
     runpy.run_module(module_arguments[0], run_name="__main__", alter_sys=True)
+
+
+def _lower(limit: int, most: int) -> None:
+    """Set a limit of this process and of those that it starts, unless it is lower already."""
+    _, now = resource.getrlimit(limit)
+    most = most if now == resource.RLIM_INFINITY else min(now, most)
+    resource.setrlimit(limit, (most, most))
 
 
 def _reap(module: int, guard: int) -> NoReturn:
