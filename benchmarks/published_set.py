@@ -37,20 +37,21 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("seconds", type=float, help="what this call may take")
-    parser.add_argument("results", type=Path, help="where records go")
+    parser.add_argument("results", type=lambda text: Path(text).resolve(), help="where records go")
     parser.add_argument("--filter", action="append", default=[], metavar="KEY=GLOB", help="only these cells")
     arguments = parser.parse_args()
     until = time.monotonic() + arguments.seconds - ENDING_S
-    if not (arguments.results / MATRIX.stem).exists():
-        ended(kernel_matrix("unpack", PACKED, arguments.results / MATRIX.stem), until)
+    folder = arguments.results / MATRIX.stem
+    if not folder.exists():
+        subprocess.run((sys.executable, "-m", "kernel_matrix", "unpack", PACKED, folder), cwd=gpu_runs.ROOT, check=True)
     before = {(record.cell_id, record.attempt) for record in gpu_runs.records(arguments.results)}
     filters = [word for pattern in arguments.filter for word in ("--filter", pattern)]
-    run = ("run", MATRIX, "--sandbox", "process", "--results", arguments.results, *filters)
+    command = (*gpu_runs.command(MATRIX, arguments.results, None, "process"), *filters)
     began = time.monotonic()
-    ended(kernel_matrix(*run, "--compile-only"), began + BUILD_SHARE * (until - began))
+    run_until(began + BUILD_SHARE * (until - began), *command, "--compile-only")
     print(f"builds: {time.monotonic() - began:.0f} s", flush=True)
     began = time.monotonic()
-    ended(kernel_matrix(*run), until)
+    run_until(until, *command)
     records = [r for r in gpu_runs.records(arguments.results) if (r.cell_id, r.attempt) not in before]
     for record in records:
         print(f"{record.cell.toolchain} {record.cell.dtype.value:<9} {record.cell.candidate}", evaluations.line(record))
@@ -58,20 +59,13 @@ def main() -> None:
     print(f"{len(records)} cells in {time.monotonic() - began:.0f} s, {len(before)} before")
 
 
-def kernel_matrix(*words: str | Path) -> subprocess.Popen[bytes]:
-    """Start a command of this project without its output."""
-    return subprocess.Popen(
-        (sys.executable, "-m", "kernel_matrix", *words), cwd=gpu_runs.ROOT, stdout=subprocess.DEVNULL
-    )
-
-
-def ended(process: subprocess.Popen[bytes], until: float) -> None:
-    """Wait for a command; interrupt it at ``until``, monotonic seconds."""
-    try:
-        process.wait(max(0.0, until - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)
-        process.wait()
+def run_until(until: float, *command: str | Path) -> None:
+    """Run a command without its output, and interrupt it at ``until``, monotonic seconds."""
+    with subprocess.Popen(command, cwd=gpu_runs.ROOT, stdout=subprocess.DEVNULL) as process:
+        try:
+            process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from kernel_matrix.errors import ImageError, SandboxError
 from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.inside.end_with_runner import RUNNER_FOLDER
 from kernel_matrix.model.enums import Role
+from kernel_matrix.platforms.versions import is_older
 from kernel_matrix.sandboxes import ProcessExit, ResourceLimits, RoleSpec
 from kernel_matrix.sandboxes.docker import DockerSandbox, _names_clash, exit_of
 from kernel_matrix.sandboxes.docker_request import LABEL, OWNER_LABEL, DaemonInfo
@@ -79,14 +80,15 @@ def daemon(sandbox: DockerSandbox) -> Iterator[docker.DockerClient]:
         yield client
 
 
-def in_words_of_podman(asked: dict[str, Any]) -> dict[str, Any]:
+def in_words_of_podman(asked: dict[str, Any], version: str) -> dict[str, Any]:
     """The settings that Podman reports in another form than they were requested in."""
     limits = [{**limit, "Name": f"RLIMIT_{limit['Name'].upper()}"} for limit in asked["Ulimits"]]
     return {
         "CapAdd": [],
         "CapDrop": ANY,  # each of its defaults by name; what is left is shown in test_confinement.py
         "SecurityOpt": ["no-new-privileges"],
-        "IpcMode": ANY,  # before version 5: "shareable", a root user of Podman may let another container join it
+        # Before version 5 a root user of Podman may let another container join it.
+        "IpcMode": "shareable" if is_older(version, "5") else "private",
         "PidMode": "private",
         "Ulimits": limits,
         "LogConfig": {"Type": "json-file", "Config": None},  # the size is told elsewhere
@@ -117,7 +119,7 @@ def test_the_container_is_what_was_described(
     with sandbox.launch(asked):
         found = daemon.api.inspect_container(asked.name)
     described["HostConfig"]["Mounts"][-1]["Source"] = own_folder_of(found)
-    told = in_words_of_podman(described["HostConfig"]) if sandbox.url else {}
+    told = in_words_of_podman(described["HostConfig"], sandbox.status().version) if sandbox.url else {}
     expected = {**described["HostConfig"], **PROMISED, **told}
     for settings in (found["HostConfig"], expected):
         settings["Ulimits"].sort(key=itemgetter("Name"))  # Podman has an order of its own
@@ -248,7 +250,6 @@ def test_a_refused_start_leaves_nothing(sandbox: DockerSandbox, spec: MakeSpec, 
 RUNNER = """
 import sys
 sys.path.insert(0, {repo!r})
-from operator import itemgetter
 from pathlib import Path
 from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import ProcessLabels, Mount, RoleSpec

@@ -38,13 +38,6 @@ def test_podman_alone_gets_a_limit_of_processes_per_user(info: Mapping[str, obje
     assert limits.get("nproc", 0) == (64 * ResourceLimits().pids if info else 0)
 
 
-def test_rootless_podman_is_asked_for_no_limits_that_it_drops() -> None:
-    assert asked(Role.CANDIDATE, ROOTLESS)["Ulimits"] == []
-    info = DaemonInfo(ROOTLESS)
-    request = {"HostConfig": asked(Role.CANDIDATE, ROOTLESS)}
-    assert dropped_limits(request, {"HostConfig": {**request["HostConfig"], "Ulimits": None}}, info) == ()
-
-
 ROOTLESS = {"BuildahVersion": "1.28.2", "Rootless": True, "OSType": "linux", "MemoryLimit": True, "PidsLimit": True}
 
 
@@ -86,6 +79,12 @@ def test_limits_that_were_not_set_are_named(
     info = {**ROOTLESS, "Rootless": False, **abilities}
     request = {"HostConfig": asked(Role.CANDIDATE, info)}
     assert dropped_limits(request, settings(request, **changes), DaemonInfo(info)) == dropped
+
+
+def test_rootless_podman_is_asked_for_no_limits_that_it_drops() -> None:
+    request = {"HostConfig": asked(Role.CANDIDATE, ROOTLESS)}
+    assert request["HostConfig"]["Ulimits"] == []
+    assert dropped_limits(request, settings(request, Ulimits=None), DaemonInfo(ROOTLESS)) == ()
 
 
 def test_isolation_lists_only_limits_that_are_enforced() -> None:

@@ -135,7 +135,7 @@ def test_honest_candidate_of_two_ranks_passes_and_is_timed(tmp_path):
         (HONEST.replace("sum(parts)", "sum(parts) if rank == 0 else sum(parts)[1:]"), Status.INCORRECT_SHAPE),
         ("raise ValueError('of one rank')\n        " + HONEST, Status.RUNTIME_ERROR),
         ("if rank:\n            raise ValueError('of one rank')\n        " + HONEST, Status.RUNTIME_ERROR),
-        # A leader that is late may read that the first rank lost its connection before it sees the other one's end.
+        # Alone: on a busy machine the leader may read the first rank's error before it sees that the other one ended.
         pytest.param(ONE_DIES, Status.CRASHED, marks=pytest.mark.alone),
         pytest.param(ONE_LEAVES, Status.CRASHED, marks=pytest.mark.alone),
     ],
@@ -146,6 +146,6 @@ def test_candidate_that_fails_on_a_rank_ends_as_what_it_is(tmp_path, code, wante
     assert (status, ended.evidence.message) == (wanted, ended.evidence.message)
 
 
-def test_rank_that_raises_alone_is_reported_at_once_with_its_error(tmp_path):
+def test_rank_that_raises_alone_is_told_at_once_with_its_error(tmp_path):
     _, _, ended = judged(tmp_path, "if rank:\n            raise ValueError('of one rank')\n        " + HONEST)
     assert ended.evidence.message == "ValueError: of one rank (rank 1)"

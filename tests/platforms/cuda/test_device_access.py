@@ -97,7 +97,7 @@ def test_device_nodes_are_the_last_way() -> None:
 
 @pytest.mark.usefixtures("dev")
 @pytest.mark.parametrize(("podman", "way"), [(OLD_PODMAN, DEVICES), (PODMAN, CDI)])
-def test_podman_is_asked_for_cdi_from_the_version_that_follows(
+def test_podman_is_asked_for_cdi_devices_from_version_5_4_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, podman: dict[str, str], way: str
 ) -> None:
     (tmp_path / "nvidia.yaml").write_text(f"kind: nvidia.com/gpu\ndevices:\n- name: {UUID}\n")
@@ -107,9 +107,11 @@ def test_podman_is_asked_for_cdi_from_the_version_that_follows(
 
 
 @pytest.mark.usefixtures("dev")
-@pytest.mark.parametrize("podman", [OLD_PODMAN, PODMAN])
-def test_podman_gets_no_requests_of_the_toolkit(podman: dict[str, str]) -> None:
-    assert way_into_containers({**TOOLKIT_INFO, **podman}, UUID) == DEVICES
+@pytest.mark.parametrize(
+    ("info", "podman"), [(CDI_INFO, OLD_PODMAN), (TOOLKIT_INFO, OLD_PODMAN), (TOOLKIT_INFO, PODMAN)]
+)
+def test_podman_gets_device_nodes_where_it_drops_requests(info: dict[str, Any], podman: dict[str, str]) -> None:
+    assert way_into_containers({**info, **podman}, UUID) == DEVICES
 
 
 def test_cdi_is_asked_for_by_name() -> None:
