@@ -34,6 +34,8 @@ class SimulatedDevice:
         self._kept: Counter[int] = Counter()
         self._peak: Counter[int] = Counter()
         self._limits: dict[int, int] = {}
+        self._readings = 0
+        self.samplers = 0
 
     @property
     def free(self) -> int:
@@ -64,10 +66,12 @@ class SimulatedDevice:
 
     @contextmanager
     def use(self, gib: float) -> Iterator[None]:
-        """Have memory for a while, long enough to be seen."""
+        """Have memory for a while, until it is seen if a thread reads the peak."""
         self.take(gib)
+        seen = self._readings + 2  # one reading may have begun before
         try:
-            time.sleep(0.005)
+            while self.samplers and self._readings < seen:
+                time.sleep(0.001)
             yield
         finally:
             self.give(gib)
@@ -80,7 +84,9 @@ class SimulatedDevice:
     # ---- members of a platform
 
     def device_memory(self) -> tuple[int, int]:
-        return self.free, self.total
+        free = self.free
+        self._readings += 1
+        return free, self.total
 
     def own_memory(self) -> int:
         thread = threading.get_ident()
@@ -103,7 +109,7 @@ DEVICE = SimulatedDevice()
 
 def install(patch: pytest.MonkeyPatch) -> None:
     """Make a platform :data:`NAME` of the CPU's with the memory of :data:`DEVICE`."""
-    from kernel_matrix.inside.judge import memory_blame  # noqa: PLC0415
+    from kernel_matrix.inside.judge import device_memory, memory_blame  # noqa: PLC0415
     from kernel_matrix.inside.platform import load_platform  # noqa: PLC0415
     from kernel_matrix.inside.worker import service  # noqa: PLC0415
     from kernel_matrix.platforms.cpu import inside  # noqa: PLC0415
@@ -118,10 +124,20 @@ def install(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(sys.modules, platform.__name__, platform)
     serve = service.serve
 
+    class CountedReader(device_memory._LowestFree):
+        def __enter__(self) -> None:
+            super().__enter__()
+            DEVICE.samplers += 1
+
+        def __exit__(self, *error: object) -> None:
+            DEVICE.samplers -= 1
+            super().__exit__(*error)
+
     def serve_and_end(*arguments: Any) -> None:
         serve(*arguments)
         DEVICE.end()
 
+    patch.setattr(device_memory, "_LowestFree", CountedReader)
     patch.setattr(service, "serve", serve_and_end)
     patch.setattr(memory_blame, "_GONE_S", 0.1)  # a thread keeps its connection
     load_platform.cache_clear()
