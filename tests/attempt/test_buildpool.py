@@ -22,8 +22,8 @@ from kernel_matrix.inside.wire import (
     pack_code,
     pack_failed,
 )
-from kernel_matrix.matrix import GpuAxis
-from kernel_matrix.model.enums import Dtype, Fault, Language, Status
+from kernel_matrix.matrix import GpuAxis, Protocol
+from kernel_matrix.model.enums import Dtype, Fault, Language, Status, Tier
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.sandboxes import ProcessExit
 from tests.attempt.stage import FIRST, cannot_start, connected, hands_over
@@ -87,6 +87,26 @@ def test_what_needs_no_build_is_ready_and_has_none(stage, pool):
         builds.submit([cell])
         assert builds.is_ready(cell)
         assert builds.result(cell) is None
+
+
+def test_published_cells_are_ready_when_nothing_is_left_to_build(stage, pool):
+    may_end, ended = threading.Event(), threading.Semaphore(0)
+
+    def waits(spec):
+        may_end.wait(20)
+        return hands_over(b"artefact")(spec)
+
+    publish = {"protocol": Protocol(tier=Tier.PUBLISH, sessions=5)}
+    plain, published = stage.cell("plain"), stage.cell("published", **publish)
+    slow = stage.cell("slow", builder=[waits], source="slow\n", **publish)
+    with pool(listener=BuildListener(ready=ended.release)) as builds:
+        builds.submit([plain, published, slow])
+        assert builds.is_ready(plain)
+        assert not builds.is_ready(published)
+        may_end.set()
+        assert ended.acquire(timeout=20)
+        assert builds.is_ready(published)
+        assert builds.is_ready(slow)
 
 
 def test_as_many_are_built_at_once_as_there_are_workers(stage, pool):

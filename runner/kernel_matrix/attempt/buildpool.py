@@ -19,7 +19,7 @@ from kernel_matrix.attempt.outcome import machine_failed
 from kernel_matrix.attempt.role_specs import CellPlacement
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.images import ResolvedImage
-from kernel_matrix.model.enums import Fault, Language, Stage
+from kernel_matrix.model.enums import Fault, Language, Stage, Tier
 from kernel_matrix.plan import Cell, devices_matching
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.registry import get_platform
@@ -61,6 +61,8 @@ class BuildPool:
     _executor: ThreadPoolExecutor
     _builds: dict[str, Future[BuildResult]] = field(default_factory=dict)
     """Build key → build. Change it only while holding ``_changing``."""
+    _open: set[Future[BuildResult]] = field(default_factory=set)
+    """Builds that are not done."""
     _changing: threading.Lock = field(default_factory=threading.Lock)
 
     def submit(self, cells: Sequence[Cell]) -> None:
@@ -72,7 +74,12 @@ class BuildPool:
                     self._builds[key] = self._start(cell)
 
     def is_ready(self, cell: Cell) -> bool:
-        """Return True if :meth:`result` returns at once."""
+        """Return True if the cell may begin: :meth:`result` returns at once and, in tier ``publish``, nothing is built.
+
+        A build beside a timed cell disturbs it, whatever its priority and cores.
+        """
+        if cell.protocol.tier is Tier.PUBLISH and self._open:
+            return False
         build = self._builds.get(self._key(cell))
         return build is None or build.done()
 
@@ -104,8 +111,13 @@ class BuildPool:
 
     def _start(self, cell: Cell) -> Future[BuildResult]:
         future = self._executor.submit(self._build, cell)
-        future.add_done_callback(lambda _: self.listener.ready())
+        self._open.add(future)
+        future.add_done_callback(self._end)
         return future
+
+    def _end(self, build: Future[BuildResult]) -> None:
+        self._open.discard(build)
+        self.listener.ready()
 
     def _build(self, cell: Cell) -> BuildResult:
         """Compile a cell's candidate; a failure of this machine becomes an outcome.

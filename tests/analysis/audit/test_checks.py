@@ -239,6 +239,15 @@ def test_a_planted_fault_is_told(name):
     assert all(row["check"] == name and row["evidence"] and row["count"] > 0 for row in found)
 
 
+def test_rows_that_were_only_compiled_are_of_no_board():
+    def compiled(row):
+        return row["gpu"] == "t4" and row["problem"] == "problem7"
+
+    columns = {"status": "compile_error", "session": None, "exclusive": "not_applicable", "gpu_name": "Tesla T*"}
+    assert heard("two_boards", tables_of(changed(compiled, **columns))) == []
+    assert heard("two_boards", tables_of(changed(compiled, **{**columns, "session": 0})))
+
+
 def test_every_check_has_a_test():
     by_calls = {"copied_samples", "summary_against_calls", "orphan", "few_values", "scattered"}
     assert {*PLANTED, *by_calls} == set(NAMES)

@@ -97,8 +97,12 @@ def no_name(tables: Tables) -> pl.LazyFrame:
 
 
 def _boards(tables: Tables, name: str) -> pl.DataFrame:
-    """Count the rows of each pair of ``name`` and board."""
-    known = tables.cells.filter(pl.col(name).is_not_null() & pl.col("gpu_name").is_not_null())
+    """Count the rows of each pair of ``name`` and board.
+
+    Rows that were only compiled count for none: their board may be absent, and has a pattern of the matrix for a name.
+    """
+    only_compiled = pl.col("session").is_null() & pl.col("exclusive").eq_missing("not_applicable")
+    known = tables.cells.filter(pl.col(name).is_not_null() & pl.col("gpu_name").is_not_null() & ~only_compiled)
     return known.group_by(name, "gpu_name").agg(pl.len().alias("rows")).collect(engine="streaming")
 
 
