@@ -68,6 +68,16 @@ def fails(failure, text):
     return play
 
 
+def hands_over_after(event):
+    """Make a builder that waits for this event."""
+
+    def play(spec):
+        event.wait(20)
+        return hands_over(b"artefact")(spec)
+
+    return play
+
+
 def test_the_same_content_is_built_once_and_serves_every_cell(stage, pool):
     cells = [stage.cell(name, builder=[hands_over(b"artefact")], source="same\n") for name in ("one", "twin")]
     other = stage.cell("other", builder=[hands_over(b"another")], source="other\n")
@@ -91,14 +101,9 @@ def test_what_needs_no_build_is_ready_and_has_none(stage, pool):
 
 def test_published_cells_are_ready_when_nothing_is_left_to_build(stage, pool):
     may_end, ended = threading.Event(), threading.Semaphore(0)
-
-    def waits(spec):
-        may_end.wait(20)
-        return hands_over(b"artefact")(spec)
-
     publish = {"protocol": Protocol(tier=Tier.PUBLISH, sessions=5)}
     plain, published = stage.cell("plain"), stage.cell("published", **publish)
-    slow = stage.cell("slow", builder=[waits], source="slow\n", **publish)
+    slow = stage.cell("slow", builder=[hands_over_after(may_end)], source="slow\n", **publish)
     with pool(listener=BuildListener(ready=ended.release)) as builds:
         builds.submit([plain, published, slow])
         assert builds.is_ready(plain)
@@ -107,6 +112,17 @@ def test_published_cells_are_ready_when_nothing_is_left_to_build(stage, pool):
         assert ended.acquire(timeout=20)
         assert builds.is_ready(published)
         assert builds.is_ready(slow)
+
+
+def test_published_cells_of_open_runs_wait_for_own_builds(stage, pool):
+    may_end = threading.Event()
+    slow = stage.cell("slow", builder=[hands_over_after(may_end)], source="slow\n")
+    published = stage.cell("published", protocol=Protocol(tier=Tier.PUBLISH, sessions=5))
+    with pool(builds_first=False) as builds:
+        builds.submit([slow, published])
+        assert builds.is_ready(published)
+        assert not builds.is_ready(slow)
+        may_end.set()
 
 
 def test_as_many_are_built_at_once_as_there_are_workers(stage, pool):

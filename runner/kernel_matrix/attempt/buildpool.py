@@ -58,6 +58,8 @@ class BuildPool:
     beside_sessions: bool
     """``True``: builds give way to sessions on accelerators. Sessions on a CPU use all cores, so builds that gave way
     to them would not end in time."""
+    builds_first: bool
+    """``True``: cells of tier ``publish`` wait until nothing is left to build."""
     _executor: ThreadPoolExecutor
     _builds: dict[str, Future[BuildResult]] = field(default_factory=dict)
     """Build key → build. Change it only while holding ``_changing``."""
@@ -74,11 +76,11 @@ class BuildPool:
                     self._builds[key] = self._start(cell)
 
     def is_ready(self, cell: Cell) -> bool:
-        """Return True if the cell may begin: :meth:`result` returns at once and, in tier ``publish``, nothing is built.
+        """Return True if the cell may begin: :meth:`result` returns at once, and no build that it waits for is left.
 
         A build beside a timed cell disturbs it, whatever its priority and cores.
         """
-        if cell.protocol.tier is Tier.PUBLISH and self._open:
+        if self.builds_first and cell.protocol.tier is Tier.PUBLISH and self._open:
             return False
         build = self._builds.get(self._key(cell))
         return build is None or build.done()
@@ -163,13 +165,14 @@ def build_pool(
     *,
     workers: int,
     reserved: int = 0,
+    builds_first: bool = True,
     cache: BuildCache | None = None,
     listener: BuildListener | None = None,
 ) -> Iterator[BuildPool]:
     """Make a pool for one run. On exit, builds not started are dropped, and running ones are waited for.
 
-    Builders use none of the first ``reserved`` cores, and give way to what is timed there. Without a ``cache``, this
-    user's is used.
+    Builders use none of the first ``reserved`` cores, and give way to what is timed there. Cells of tier ``publish``
+    wait for all builds, unless ``builds_first`` is False. Without a ``cache``, this user's is used.
     """
     with ThreadPoolExecutor(workers, "build", _leave_cores, (reserved,)) as executor:
         try:
@@ -181,6 +184,7 @@ def build_pool(
                 listener or BuildListener(),
                 workers,
                 reserved > 0,
+                builds_first,
                 executor,
             )
         finally:

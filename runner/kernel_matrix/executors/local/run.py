@@ -214,6 +214,7 @@ class Run:
             survey.inventory.gpus,
             workers=self._policy.build_workers or builds_at_once(devices),
             reserved=reserved_cores(devices),
+            builds_first=not self._is_open,  # an open run may never be without builds
             listener=listener,
         )
 
