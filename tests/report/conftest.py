@@ -16,9 +16,9 @@ from kernel_matrix.report.contents import ReportContents, gather
 MADE_AT = datetime(2026, 3, 2, 8, tzinfo=timezone.utc)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Headless Chromium, driven by playwright."""
+    """Headless Chromium, driven by playwright, whose event loop runs in this thread until the end of the module."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (the `dev` extra)")
     pytest.importorskip("vl_convert", reason="vl-convert-python is not installed (the `report` extra)")
     found = shutil.which("chromium") or shutil.which("chromium-browser")
