@@ -243,9 +243,12 @@ def test_rows_that_were_only_compiled_are_of_no_board():
     def compiled(row):
         return row["gpu"] == "t4" and row["problem"] == "problem7"
 
-    columns = {"status": "compile_error", "session": None, "exclusive": "not_applicable", "gpu_name": "Tesla T*"}
-    assert heard("two_boards", tables_of(changed(compiled, **columns))) == []
-    assert heard("two_boards", tables_of(changed(compiled, **{**columns, "session": 0})))
+    columns = {"session": None, "exclusive": "not_applicable", "driver": None, "gpu_name": "NVIDIA L4*"}
+    compiled_only = tables_of(changed(compiled, **columns))
+    assert heard("two_boards", compiled_only) == []
+    assert heard("wrong_board", compiled_only)  # its name means another board than the matrix asks for
+    for column, value in (("session", 0), ("exclusive", None), ("driver", "580.1")):
+        assert heard("two_boards", tables_of(changed(compiled, **{**columns, column: value})))
 
 
 def test_every_check_has_a_test():

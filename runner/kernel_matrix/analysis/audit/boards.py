@@ -48,7 +48,7 @@ def stands_for(name: str | None, hardware: str | None) -> bool | None:
 
 def wrong_board(tables: Tables) -> pl.LazyFrame:
     """Find rows whose GPU name means another board than the measured one."""
-    seen = _boards(tables, "gpu")
+    seen = _boards(tables.cells, "gpu")
     wrong = _where(seen, lambda gpu, board: stands_for(gpu, board) is False)
     meant = pl.col("gpu").map_elements(_meant, return_dtype=pl.String, skip_nulls=True)
     evidence = sentence("{} rows were measured on {}; the name means {}", "rows", "gpu_name", meant)
@@ -57,7 +57,7 @@ def wrong_board(tables: Tables) -> pl.LazyFrame:
 
 def two_boards(tables: Tables) -> pl.LazyFrame:
     """Find GPU names with rows of several boards."""
-    seen = _boards(tables, "gpu").lazy().sort("rows", "gpu_name", descending=[True, False])
+    seen = _boards(_without_absent(tables), "gpu").lazy().sort("rows", "gpu_name", descending=[True, False])
     by_gpu = seen.group_by("gpu", maintain_order=True).agg(
         pl.len().alias("boards"),
         sentence("{} rows on {}", "rows", "gpu_name").implode().list.join(", ").alias("each"),
@@ -79,7 +79,7 @@ def one_board_two_names(tables: Tables) -> pl.LazyFrame:
 
 def host_of_another(tables: Tables) -> pl.LazyFrame:
     """Find hosts that are named after another board than the one in them."""
-    seen = _boards(tables, "hostname")
+    seen = _boards(_without_absent(tables), "hostname")
     wrong = _where(seen, lambda host, board: stands_for(host, board) is False)
     evidence = sentence("host {} has {}: {} rows", "hostname", "gpu_name", "rows")
     return make_findings(wrong, evidence, count=pl.col("rows"))
@@ -96,13 +96,18 @@ def no_name(tables: Tables) -> pl.LazyFrame:
     return pl.concat([make_findings(found, evidence, count=pl.col("rows")) for found, evidence in parts])
 
 
-def _boards(tables: Tables, name: str) -> pl.DataFrame:
-    """Count the rows of each pair of ``name`` and board.
+def _without_absent(tables: Tables) -> pl.LazyFrame:
+    """Return the rows without those that were only compiled, for a board that may be absent.
 
-    Rows that were only compiled count for none: their board may be absent, and has a pattern of the matrix for a name.
+    Such a row has no driver, and the pattern of the matrix in place of the board's name.
     """
-    only_compiled = pl.col("session").is_null() & pl.col("exclusive").eq_missing("not_applicable")
-    known = tables.cells.filter(pl.col(name).is_not_null() & pl.col("gpu_name").is_not_null() & ~only_compiled)
+    never_held = pl.col("session").is_null() & pl.col("exclusive").eq_missing("not_applicable")
+    return tables.cells.filter(~(never_held & pl.col("driver").is_null()))
+
+
+def _boards(cells: pl.LazyFrame, name: str) -> pl.DataFrame:
+    """Count the rows of each pair of ``name`` and board."""
+    known = cells.filter(pl.col(name).is_not_null() & pl.col("gpu_name").is_not_null())
     return known.group_by(name, "gpu_name").agg(pl.len().alias("rows")).collect(engine="streaming")
 
 
