@@ -63,8 +63,8 @@ class BuildPool:
     _executor: ThreadPoolExecutor
     _builds: dict[str, Future[BuildResult]] = field(default_factory=dict)
     """Build key → build. Change it only while holding ``_changing``."""
-    _open: set[Future[BuildResult]] = field(default_factory=set)
-    """Builds that are not done."""
+    _unfinished: set[Future[BuildResult]] = field(default_factory=set)
+    """What ``builds_first`` waits for: a count of ``_builds`` for each waiting cell would take too long."""
     _changing: threading.Lock = field(default_factory=threading.Lock)
 
     def submit(self, cells: Sequence[Cell]) -> None:
@@ -80,7 +80,7 @@ class BuildPool:
 
         A build beside a timed cell disturbs it, whatever its priority and cores.
         """
-        if self.builds_first and cell.protocol.tier is Tier.PUBLISH and self._open:
+        if self.builds_first and cell.protocol.tier is Tier.PUBLISH and self._unfinished:
             return False
         build = self._builds.get(self._key(cell))
         return build is None or build.done()
@@ -113,12 +113,12 @@ class BuildPool:
 
     def _start(self, cell: Cell) -> Future[BuildResult]:
         future = self._executor.submit(self._build, cell)
-        self._open.add(future)
+        self._unfinished.add(future)
         future.add_done_callback(self._end)
         return future
 
     def _end(self, build: Future[BuildResult]) -> None:
-        self._open.discard(build)
+        self._unfinished.discard(build)
         self.listener.ready()
 
     def _build(self, cell: Cell) -> BuildResult:
