@@ -2,16 +2,14 @@
 
     python benchmarks/published_set.py SECONDS RESULTS [--filter KEY=GLOB]...
 
-The first call unpacks ``results/published.kmz`` into ``RESULTS/published``. Each call compiles what was not compiled
-before, then runs cells that have no record until the time is over, and ends the run as Ctrl-C does. RESULTS and the
-cache of builds (``~/.cache/kernel-matrix``) have to stay from call to call. Where polars is not installed,
-RESULTS/published has to be unpacked before the first call. Afterwards, where it is installed::
+The first call unpacks ``results/published.kmz`` into ``RESULTS/published``. Each call runs cells that have no record
+until the time is over, and ends the run as Ctrl-C does. What these cells need is compiled before the first of them
+begins, since they are of tier ``publish``. RESULTS and the cache of builds (``~/.cache/kernel-matrix``) have to stay
+from call to call. Where polars is not installed, unpack RESULTS/published before the first call. Afterwards, where it
+is installed::
 
     kernel-matrix pack RESULTS/published -o results/published.kmz --matrix problems/published.toml --force
     python -m tools.describe_answers
-
-Builds come first, since a build beside a timed cell disturbs it: medians of five sessions then differ by up to 20 %.
-While a build is missing, no cell is timed.
 """
 
 from __future__ import annotations
@@ -29,8 +27,6 @@ import gpu_runs
 
 PACKED = gpu_runs.ROOT / "results" / "published.kmz"
 MATRIX = gpu_runs.ROOT / "problems" / "published.toml"
-BUILDS = "builds"
-"""Folder below RESULTS for records of builds, which are not part of the set."""
 ENDING_S = 15.0
 """For cells that are under way to be given up."""
 
@@ -49,21 +45,12 @@ def main() -> None:
     before = {(record.cell_id, record.attempt) for record in gpu_runs.records(arguments.results)}
     filters = [word for pattern in arguments.filter for word in ("--filter", pattern)]
     began = time.monotonic()
-    run_until(until, *command_for(arguments.results / BUILDS), *filters, "--compile-only")
-    print(f"builds: {time.monotonic() - began:.0f} s", flush=True)
-    began = time.monotonic()
-    if began < until:
-        run_until(until, *command_for(arguments.results), *filters)
+    run_until(until, *gpu_runs.command(MATRIX, arguments.results, None, "process"), *filters)
     records = [r for r in gpu_runs.records(arguments.results) if (r.cell_id, r.attempt) not in before]
     for record in records:
         print(f"{record.cell.toolchain} {record.cell.dtype.value:<9} {record.cell.candidate}", evaluations.line(record))
     print(dict(Counter(record.outcome.status.value for record in records)))
     print(f"{len(records)} cells in {time.monotonic() - began:.0f} s, {len(before)} before")
-
-
-def command_for(results: Path) -> tuple[str | Path, ...]:
-    """Return the command line that runs the published matrix, records into ``results``."""
-    return gpu_runs.command(MATRIX, results, None, "process")
 
 
 def run_until(until: float, *command: str | Path) -> None:
