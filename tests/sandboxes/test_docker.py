@@ -196,7 +196,8 @@ def test_is_paused_without_the_daemon_where_that_works(
     asked = spec(sandbox, "hang")
     with sandbox.launch(asked) as running:
         found = daemon.api.inspect_container(asked.name)
-        if find_freezer(found["State"]["Pid"], found["Id"]) is None:
+        freezer = find_freezer(found["State"]["Pid"], found["Id"])
+        if freezer is None:
             pytest.skip("this user cannot write to the container's control group")
         if by_daemon:
             monkeypatch.setattr("kernel_matrix.sandboxes.docker.find_freezer", lambda *_: None)
@@ -211,8 +212,34 @@ def test_is_paused_without_the_daemon_where_that_works(
         monkeypatch.setattr("kernel_matrix.sandboxes.freezer._FREEZE_S", 60.0)  # a busy machine may take that long
         running.pause()
         assert bool(requests_to_pause) is by_daemon
+        assert freezer.is_frozen in freezer.state.read_text().splitlines()
         running.resume()
-        assert not daemon.api.inspect_container(asked.name)["State"]["Paused"]
+        # The daemon itself may say for a moment that it is still paused.
+        assert freezer.is_frozen not in freezer.state.read_text().splitlines()
+
+
+@pytest.mark.parametrize("change", ["pause", "resume"])
+def test_waits_for_a_daemon_that_knows_its_state_late(
+    change: str, sandbox: DockerSandbox, spec: MakeSpec, daemon: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = spec(sandbox, "hang")
+    monkeypatch.setattr("kernel_matrix.sandboxes.docker.find_freezer", lambda *_: None)
+    with sandbox.launch(asked) as running:
+        if change == "resume":
+            running.pause()
+        too_early, too_late = {
+            "pause": (daemon.api.pause, daemon.api.unpause),
+            "resume": (daemon.api.unpause, daemon.api.pause),
+        }[change]
+
+        def pauses_s() -> Iterator[float]:
+            yield 0.0
+            too_late(asked.name)
+            yield 0.0
+
+        too_early(asked.name)
+        monkeypatch.setattr("kernel_matrix.sandboxes.docker._CHANGE_PAUSES_S", pauses_s())
+        getattr(running, change)()
 
 
 def test_the_name_of_a_living_runner_is_respected(

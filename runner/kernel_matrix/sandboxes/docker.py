@@ -51,6 +51,10 @@ _KILL_TIMEOUT_S = 10.0  # a killed process that frees the memory of a GPU may ta
 _CONNECTIONS = 32  # one per container that is waited for, and some for short requests
 _REMOVAL_PAUSES_S = (0.0, 0.5, 2.0)
 """Pause before each attempt to remove a container, and to see it removed: a daemon that restarts needs a moment."""
+_CHANGE_PAUSES_S = (0.0, 0.02, 0.2, 2.0)
+"""Pause before each attempt to stop or resume a container: the daemon hears of each change twice, and the second time
+may come so late that for a moment it holds the container for what it was one change before.
+"""
 _LOG_LINES = 1000  # more than fit into a log tail
 _CONFLICT = 409  # HTTP status: a container of this name exists
 _SIGNAL_BASE = 128  # the daemon reports death by signal n as exit code 128 + n
@@ -513,11 +517,18 @@ class _RunningContainer:
         return find_freezer(pid, self._id) if pid else None
 
     def _change(self, what: str, change: Callable[[str], None]) -> None:
-        try:
-            change(self._spec.name)
-        except _FAILURES as error:
-            if not self._ended.done():
-                raise SandboxError(f"container {self._spec.name} cannot be {what}: {error}") from error
+        failure: Exception | None = None
+        for pause_s in _CHANGE_PAUSES_S:
+            time.sleep(pause_s)
+            try:
+                return change(self._spec.name)
+            except _FAILURES as error:
+                if self._ended.done():
+                    return None
+                failure = error
+                if not isinstance(error, APIError):  # the daemon does not answer
+                    break
+        raise SandboxError(f"container {self._spec.name} cannot be {what}: {failure}") from failure
 
     def root_pid(self) -> int | None:
         """Return the host PID of the container's init process; the daemon is asked only once."""
