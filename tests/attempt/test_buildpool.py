@@ -114,6 +114,17 @@ def test_published_cells_are_ready_when_nothing_is_left_to_build(stage, pool):
         assert builds.is_ready(slow)
 
 
+def test_published_cells_wait_for_what_is_only_compiled(stage, pool):
+    published = stage.cell("published", protocol=Protocol(tier=Tier.PUBLISH, sessions=5))
+    elsewhere, ready = stage.cell("elsewhere", compile_only=True), threading.Event()
+    with pool(listener=BuildListener(ready=ready.set)) as builds:
+        builds.expect(elsewhere)
+        assert not builds.is_ready(published)
+        builds.compiled(elsewhere)
+        assert ready.is_set()
+        assert builds.is_ready(published)
+
+
 def test_published_cells_of_open_runs_wait_for_own_builds(stage, pool):
     may_end = threading.Event()
     slow = stage.cell("slow", builder=[hands_over_after(may_end)], source="slow\n")

@@ -13,8 +13,8 @@ from sim.nvml import H200
 from kernel_matrix.errors import StoreError
 from kernel_matrix.executors.local import EventKind, Rerun, Run, RunPolicy, cells_to_run
 from kernel_matrix.lease import LeaseTerms, hold
-from kernel_matrix.matrix import GpuAxis, Policy
-from kernel_matrix.model.enums import Dtype, Fault, Role, Status
+from kernel_matrix.matrix import GpuAxis, Policy, Protocol
+from kernel_matrix.model.enums import Dtype, Fault, Role, Status, Tier
 from kernel_matrix.results.store import RecordStore
 from kernel_matrix.sandboxes import ProcessExit
 from tests.attempt.gpu_stage import OTHER, UUID, on_driver
@@ -519,6 +519,32 @@ def test_as_much_is_only_compiled_at_once_as_cores_are_free(stage, perform, monk
 
     session, _ = perform([compiled(stage, name, builds) for name in "abcde"])
     assert session.left == 0
+
+
+def test_published_cells_begin_when_nothing_is_left_to_compile(stage, perform):
+    seen = []
+
+    def counts(spec):
+        seen.append(stage.launched.count(Role.JUDGE))
+        return hands_over(b"artefact")(spec)
+
+    published = stage.cell("published", protocol=Protocol(tier=Tier.PUBLISH, sessions=5))
+    session, _ = perform([published, *(compiled(stage, name, counts) for name in "abc")], build_workers=1)
+    assert session.left == 0
+    assert seen == [0, 0, 0]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one core")
+def test_what_is_only_compiled_leaves_cores_to_sessions(stage, perform, monkeypatch):
+    monkeypatch.setattr("kernel_matrix.executors.local.run.reserved_cores", lambda _devices: 1)
+    mine, seen = sorted(os.sched_getaffinity(0)), []
+
+    def looks(spec):
+        seen.append((spec.gives_way, sorted(os.sched_getaffinity(0))))
+        return hands_over(b"artefact")(spec)
+
+    perform([compiled(stage, "a", looks)])
+    assert seen == [(True, mine[1:])]
 
 
 def test_compiling_that_the_machine_failed_is_tried_again(stage, store, perform):

@@ -55,16 +55,16 @@ class BuildPool:
     listener: BuildListener
     workers: int
     """Number of concurrent builds."""
-    beside_sessions: bool
-    """``True``: builds give way to sessions on accelerators. Sessions on a CPU use all cores, so builds that gave way
-    to them would not end in time."""
+    reserved: int
+    """Number of cores that builds leave to sessions."""
     builds_first: bool
     """``True``: cells of tier ``publish`` wait until nothing is left to build."""
     _executor: ThreadPoolExecutor
     _builds: dict[str, Future[BuildResult]] = field(default_factory=dict)
     """Build key → build. Change it only while holding ``_changing``."""
-    _unfinished: set[Future[BuildResult]] = field(default_factory=set)
-    """What ``builds_first`` waits for: a count of ``_builds`` for each waiting cell would take too long."""
+    _unfinished: set[Future[BuildResult] | str] = field(default_factory=set)
+    """What ``builds_first`` waits for: builds, and ids of cells that are only compiled. To count ``_builds`` for each
+    waiting cell would take too long."""
     _changing: threading.Lock = field(default_factory=threading.Lock)
 
     def submit(self, cells: Sequence[Cell]) -> None:
@@ -74,6 +74,26 @@ class BuildPool:
             with self._changing:
                 if gpus and is_built(cell, gpus[0]) and key not in self._builds:
                     self._builds[key] = self._start(cell)
+
+    @property
+    def beside_sessions(self) -> bool:
+        """``True``: builds give way to sessions on accelerators.
+
+        Sessions on a CPU use all cores, so builds that gave way to them would not end in time.
+        """
+        return self.reserved > 0
+
+    def leave_cores(self) -> None:
+        """Keep this thread and what it starts off the reserved cores."""
+        _leave_cores(self.reserved)
+
+    def expect(self, cell: Cell) -> None:
+        """Count a cell that is only compiled, outside the pool, as something left to build until :meth:`compiled`."""
+        self._unfinished.add(cell.id)
+
+    def compiled(self, cell: Cell) -> None:
+        """Say that an expected cell has ended."""
+        self._end(cell.id)
 
     def is_ready(self, cell: Cell) -> bool:
         """Return True if the cell may begin: :meth:`result` returns at once, and no build that it waits for is left.
@@ -117,7 +137,7 @@ class BuildPool:
         future.add_done_callback(self._end)
         return future
 
-    def _end(self, build: Future[BuildResult]) -> None:
+    def _end(self, build: Future[BuildResult] | str) -> None:
         self._unfinished.discard(build)
         self.listener.ready()
 
@@ -183,7 +203,7 @@ def build_pool(
                 cache or default_cache(),
                 listener or BuildListener(),
                 workers,
-                reserved > 0,
+                reserved,
                 builds_first,
                 executor,
             )

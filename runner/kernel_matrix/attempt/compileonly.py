@@ -38,10 +38,13 @@ def absent_gpu(axis: GpuAxis) -> Gpu:
     )
 
 
-def compile_only(assignment: Assignment, context: RunContext, cache: BuildCache | None = None) -> AttemptResult:
+def compile_only(
+    assignment: Assignment, context: RunContext, cache: BuildCache | None = None, *, beside_sessions: bool = False
+) -> AttemptResult:
     """Build the candidate and return its record, without a lease or a device.
 
     The assignment's device is the one to compile for, see :func:`absent_gpu`. Without a ``cache``, this user's is used.
+    With ``beside_sessions`` the builder gives way to sessions on accelerators.
 
     Raises:
         CellCancelledError: If the run was cancelled meanwhile.
@@ -51,7 +54,7 @@ def compile_only(assignment: Assignment, context: RunContext, cache: BuildCache 
         log.scan, log.code = scan_of(cell), code_of(cell)
         outcome = rejected(cell, log.scan)
         if outcome is None:
-            build = _build(assignment, context, cache or default_cache())
+            build = _build(assignment, context, cache or default_cache(), beside_sessions=beside_sessions)
             assignment = replace(assignment, build=build)
             log.phases["build"] = build.seconds
             log.saw_ends(build.exits, 0)
@@ -70,10 +73,12 @@ def compile_only(assignment: Assignment, context: RunContext, cache: BuildCache 
     return AttemptResult(record=record, trace=None)
 
 
-def _build(assignment: Assignment, context: RunContext, cache: BuildCache) -> BuildResult:
+def _build(assignment: Assignment, context: RunContext, cache: BuildCache, *, beside_sessions: bool) -> BuildResult:
     cell = assignment.cell
     labels = ProcessLabels(run_id=context.run_id, cell_id=cell.id, session=0, gpu_uuid="", owner=context.owner)
-    place = CellPlacement(cell=cell, gpu=assignment.gpu, image=assignment.image, labels=labels)
+    place = CellPlacement(
+        cell=cell, gpu=assignment.gpu, image=assignment.image, labels=labels, beside_sessions=beside_sessions
+    )
     try:
         build = build_for(place, context, cache)
     except BuildCancelledError:

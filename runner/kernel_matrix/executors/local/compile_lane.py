@@ -35,11 +35,13 @@ class CompileLane:
             CellCancelledError: The run was cancelled.
             StoreError: A record could not be written.
         """
+        self._shared.builds.leave_cores()
         while (cell := self._cells.get()) is not None and not self._shared.context.cancelled():
             if why := self._shared.policy.why_skipped(cell):
                 self._shared.skip(cell, self.name, why)
             else:
                 self._run_one(cell)
+            self._shared.builds.compiled(cell)
 
     def _run_one(self, cell: Cell) -> None:
         """Run one cell with its retries, and record each attempt."""
@@ -62,4 +64,4 @@ class CompileLane:
             image=shared.survey.images.get(cell.toolchain.name),
             attempt=shared.store.next_attempt(cell.id),
         )
-        return compile_only(assignment, shared.context)
+        return compile_only(assignment, shared.context, beside_sessions=shared.builds.beside_sessions)

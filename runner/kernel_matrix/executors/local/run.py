@@ -140,6 +140,7 @@ class Run:
         self._builds.submit([cell for cell in cells if not (cell.compile_only or is_rejected(cell))])
         for cell in cells:
             if cell.compile_only:
+                self._builds.expect(cell)
                 self._to_compile.put(cell)
 
     def _make_compile_lanes(self, shared: RunState) -> list[CompileLane]:
