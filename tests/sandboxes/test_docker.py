@@ -218,26 +218,31 @@ def test_is_paused_without_the_daemon_where_that_works(
         assert freezer.is_frozen not in freezer.state.read_text().splitlines()
 
 
-@pytest.mark.parametrize("change", ["pause", "resume"])
+@pytest.mark.parametrize(
+    ("change", "too_early", "too_late"), [("pause", "pause", "unpause"), ("resume", "unpause", "pause")]
+)
 def test_waits_for_a_daemon_that_knows_its_state_late(
-    change: str, sandbox: DockerSandbox, spec: MakeSpec, daemon: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
+    *,
+    change: str,
+    too_early: str,
+    too_late: str,
+    sandbox: DockerSandbox,
+    spec: MakeSpec,
+    daemon: docker.DockerClient,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = spec(sandbox, "hang")
     monkeypatch.setattr("kernel_matrix.sandboxes.docker.find_freezer", lambda *_: None)
     with sandbox.launch(asked) as running:
         if change == "resume":
             running.pause()
-        too_early, too_late = {
-            "pause": (daemon.api.pause, daemon.api.unpause),
-            "resume": (daemon.api.unpause, daemon.api.pause),
-        }[change]
 
         def pauses_s() -> Iterator[float]:
             yield 0.0
-            too_late(asked.name)
+            getattr(daemon.api, too_late)(asked.name)
             yield 0.0
 
-        too_early(asked.name)
+        getattr(daemon.api, too_early)(asked.name)
         monkeypatch.setattr("kernel_matrix.sandboxes.docker._CHANGE_PAUSES_S", pauses_s())
         getattr(running, change)()
 

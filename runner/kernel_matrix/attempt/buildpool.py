@@ -63,8 +63,7 @@ class BuildPool:
     _builds: dict[str, Future[BuildResult]] = field(default_factory=dict)
     """Build key → build. Change it only while holding ``_changing``."""
     _unfinished: set[Future[BuildResult] | str] = field(default_factory=set)
-    """What ``builds_first`` waits for: builds, and ids of cells that are only compiled. To count ``_builds`` for each
-    waiting cell would take too long."""
+    """What ``builds_first`` waits for: builds of the pool, and ids of cells that are only compiled."""
     _changing: threading.Lock = field(default_factory=threading.Lock)
 
     def submit(self, cells: Sequence[Cell]) -> None:
@@ -83,12 +82,8 @@ class BuildPool:
         """
         return self.reserved > 0
 
-    def leave_cores(self) -> None:
-        """Keep this thread and what it starts off the reserved cores."""
-        _leave_cores(self.reserved)
-
     def expect(self, cell: Cell) -> None:
-        """Count a cell that is only compiled, outside the pool, as something left to build until :meth:`compiled`."""
+        """Count a cell that is only compiled, outside the pool, as unfinished until :meth:`compiled` is called."""
         self._unfinished.add(cell.id)
 
     def compiled(self, cell: Cell) -> None:
@@ -194,7 +189,7 @@ def build_pool(
     Builders use none of the first ``reserved`` cores, and give way to what is timed there. Cells of tier ``publish``
     wait for all builds, unless ``builds_first`` is False. Without a ``cache``, this user's is used.
     """
-    with ThreadPoolExecutor(workers, "build", _leave_cores, (reserved,)) as executor:
+    with ThreadPoolExecutor(workers, "build", leave_cores, (reserved,)) as executor:
         try:
             yield BuildPool(
                 context,
@@ -226,7 +221,7 @@ def builds_at_once(devices: Sequence[Gpu]) -> int:
     return len(os.sched_getaffinity(0)) - reserved_cores(devices)
 
 
-def _leave_cores(reserved: int) -> None:
+def leave_cores(reserved: int) -> None:
     """Keep this thread and what it starts off the first ``reserved`` cores, which a low priority alone does not do."""
     if reserved:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[reserved:])

@@ -52,8 +52,8 @@ _CONNECTIONS = 32  # one per container that is waited for, and some for short re
 _REMOVAL_PAUSES_S = (0.0, 0.5, 2.0)
 """Pause before each attempt to remove a container, and to see it removed: a daemon that restarts needs a moment."""
 _CHANGE_PAUSES_S = (0.0, 0.02, 0.2, 2.0)
-"""Pause before each attempt to stop or resume a container: the daemon hears of each change twice, and the second time
-may come so late that for a moment it holds the container for what it was one change before.
+"""Pause before each attempt to pause or resume a container. The daemon also learns of each change by an event. A late
+event sets its state back by one change for a moment, and it refuses the next one.
 """
 _LOG_LINES = 1000  # more than fit into a log tail
 _CONFLICT = 409  # HTTP status: a container of this name exists
@@ -521,14 +521,15 @@ class _RunningContainer:
         for pause_s in _CHANGE_PAUSES_S:
             time.sleep(pause_s)
             try:
-                return change(self._spec.name)
+                change(self._spec.name)
             except _FAILURES as error:
-                if self._ended.done():
-                    return None
                 failure = error
-                if not isinstance(error, APIError):  # the daemon does not answer
-                    break
-        raise SandboxError(f"container {self._spec.name} cannot be {what}: {failure}") from failure
+            else:
+                return
+            if self._ended.done() or not isinstance(failure, APIError):  # else the daemon is away
+                break
+        if not self._ended.done():
+            raise SandboxError(f"container {self._spec.name} cannot be {what}: {failure}") from failure
 
     def root_pid(self) -> int | None:
         """Return the host PID of the container's init process; the daemon is asked only once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 
 from kernel_matrix.attempt import Assignment, AttemptResult, absent_gpu, compile_only
+from kernel_matrix.attempt.buildpool import leave_cores
 from kernel_matrix.executors.events import EventKind, RunEvent
 from kernel_matrix.executors.local.run_state import RunState
 from kernel_matrix.plan import Cell
@@ -35,7 +36,7 @@ class CompileLane:
             CellCancelledError: The run was cancelled.
             StoreError: A record could not be written.
         """
-        self._shared.builds.leave_cores()
+        leave_cores(self._shared.builds.reserved)
         while (cell := self._cells.get()) is not None and not self._shared.context.cancelled():
             if why := self._shared.policy.why_skipped(cell):
                 self._shared.skip(cell, self.name, why)
