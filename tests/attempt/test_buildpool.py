@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import queue
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -134,6 +136,32 @@ def test_published_cells_of_open_runs_wait_for_own_builds(stage, pool):
         assert builds.is_ready(published)
         assert not builds.is_ready(slow)
         may_end.set()
+
+
+def test_published_cells_of_open_runs_are_timed_between_builds(stage, pool):
+    may_end, started, timed = threading.Event(), queue.SimpleQueue(), threading.Event()
+    first = stage.cell("first", builder=[hands_over_after(may_end)], source="first\n")
+    second = stage.cell("second", builder=[hands_over(b"artefact")], source="second\n")
+    published = stage.cell("published", protocol=Protocol(tier=Tier.PUBLISH))
+
+    def time_one():
+        with builds.turn_to_time(published):
+            timed.set()
+            builds.submit([second])
+            assert started.empty()
+
+    with (
+        pool(builds_first=False, listener=BuildListener(started=started.put)) as builds,
+        ThreadPoolExecutor() as executor,
+    ):
+        builds.submit([first])
+        assert started.get(timeout=20) is first
+        with builds.turn_to_time(stage.cell("plain")):  # waits for nothing
+            timing = executor.submit(time_one)
+            assert not timed.wait(0.1)
+        may_end.set()
+        timing.result(timeout=20)
+        assert builds.result(second).artifact is not None
 
 
 def test_as_many_are_built_at_once_as_there_are_workers(stage, pool):

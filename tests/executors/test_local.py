@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import threading
 import time
 from dataclasses import replace
@@ -35,8 +36,8 @@ def store(tmp_path):
 def perform(stage, store):
     """Runs cells to the end; returns the session and what it told as (happening, candidate's name)."""
 
-    def performed(cells, *gpus, while_running=None, **orders):
-        session = Run(cells, stage.survey(*gpus), store, RunPolicy(run_id="run-1", **orders))
+    def performed(cells, *gpus, while_running=None, is_open=False, **orders):
+        session = Run(cells, stage.survey(*gpus), store, RunPolicy(run_id="run-1", **orders), is_open=is_open)
         told = []
         with session.running() as events:
             for event in events:
@@ -532,6 +533,30 @@ def test_published_cells_begin_when_nothing_is_left_to_compile(stage, perform):
     session, _ = perform([published, *(compiled(stage, name, counts) for name in "abc")], build_workers=1)
     assert session.left == 0
     assert seen == [0, 0, 0]
+
+
+def built(stage, name, *builder):
+    return stage.cell(name, builder=builder, source=f"{name} = 1\n")
+
+
+@pytest.mark.parametrize("make", [built, compiled])
+def test_nothing_is_compiled_beside_a_published_cell(stage, perform, make):
+    runs, begun, beside = queue.SimpleQueue(), threading.Event(), []
+
+    def builds(spec):
+        begun.set()
+        return hands_over(b"artefact")(spec)
+
+    def adds_another(spec):
+        session = runs.get(timeout=20)
+        session.add([make(stage, "late", builds)])
+        session.end()
+        beside.append(begun.wait(0.5))
+        return PASSED(spec)
+
+    published = stage.cell("published", adds_another, protocol=Protocol(tier=Tier.PUBLISH))
+    session, _ = perform([published], while_running=lambda session, _: runs.put(session), is_open=True)
+    assert (beside, session.left) == ([False], 0)
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one core")

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from kernel_matrix.attempt.assignment import RunContext
@@ -17,6 +17,7 @@ from kernel_matrix.attempt.candidate_build import build_for, is_built
 from kernel_matrix.attempt.contestants import NEEDS_BUILD
 from kernel_matrix.attempt.outcome import machine_failed
 from kernel_matrix.attempt.role_specs import CellPlacement
+from kernel_matrix.attempt.turns import Turns
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.images import ResolvedImage
 from kernel_matrix.model.enums import Fault, Language, Stage, Tier
@@ -58,13 +59,14 @@ class BuildPool:
     reserved: int
     """Number of cores that builds leave to sessions."""
     builds_first: bool
-    """``True``: cells of tier ``publish`` wait until nothing is left to build."""
+    """``True``: cells of tier ``publish`` wait until nothing is left to build, else only for what is being built."""
     _executor: ThreadPoolExecutor
     _builds: dict[str, Future[BuildResult]] = field(default_factory=dict)
     """Build key → build. Change it only while holding ``_changing``."""
     _unfinished: set[Future[BuildResult] | str] = field(default_factory=set)
     """What ``builds_first`` waits for: builds of the pool, and ids of cells that are only compiled."""
     _changing: threading.Lock = field(default_factory=threading.Lock)
+    _turns: Turns = field(default_factory=Turns)
 
     def submit(self, cells: Sequence[Cell]) -> None:
         """Start the builds that ``cells`` need, each distinct content once, in this order."""
@@ -91,14 +93,25 @@ class BuildPool:
         self._end(cell.id)
 
     def is_ready(self, cell: Cell) -> bool:
-        """Return True if the cell may begin: :meth:`result` returns at once, and no build that it waits for is left.
-
-        A build beside a timed cell disturbs it, whatever its priority and cores.
-        """
+        """Return True if the cell may begin: :meth:`result` returns at once, and no build that it waits for is left."""
         if self.builds_first and cell.protocol.tier is Tier.PUBLISH and self._unfinished:
             return False
         build = self._builds.get(self._key(cell))
         return build is None or build.done()
+
+    def turn_to_build(self) -> AbstractContextManager[None]:
+        """Wait for published cells that have begun, and let none begin.
+
+        What compiles outside the pool calls it, too.
+        """
+        return self._turns.turn("build")
+
+    def turn_to_time(self, cell: Cell) -> AbstractContextManager[None]:
+        """Wait for builds that have begun, and let none begin, if the cell is of tier ``publish``.
+
+        A build beside a timed cell disturbs it, whatever its priority and cores.
+        """
+        return self._turns.turn("time") if cell.protocol.tier is Tier.PUBLISH else nullcontext()
 
     def result(self, cell: Cell) -> BuildResult | None:
         """Wait for the cell's build and return its result; None if the cell needs no build.
@@ -142,16 +155,17 @@ class BuildPool:
         Raises:
             BuildCancelledError: If the run was cancelled.
         """
-        if self.context.cancelled():
-            raise BuildCancelledError
-        self.listener.started(cell)
-        began = time.monotonic()
-        build = self._compile(cell)
-        while _is_lost(build) and self.listener.is_void(cell, began):
+        with self.turn_to_build():
+            if self.context.cancelled():
+                raise BuildCancelledError
+            self.listener.started(cell)
             began = time.monotonic()
             build = self._compile(cell)
-        self.listener.ended(cell, build)
-        return build
+            while _is_lost(build) and self.listener.is_void(cell, began):
+                began = time.monotonic()
+                build = self._compile(cell)
+            self.listener.ended(cell, build)
+            return build
 
     def _compile(self, cell: Cell) -> BuildResult:
         gpu = devices_matching(cell.gpu, self.gpus)[0]
@@ -186,8 +200,9 @@ def build_pool(
 ) -> Iterator[BuildPool]:
     """Make a pool for one run. On exit, builds not started are dropped, and running ones are waited for.
 
-    Builders use none of the first ``reserved`` cores, and give way to what is timed there. Cells of tier ``publish``
-    wait for all builds, unless ``builds_first`` is False. Without a ``cache``, this user's is used.
+    Builders use none of the first ``reserved`` cores, and give way to what is timed there. No build runs beside a cell
+    of tier ``publish``: such cells wait for all builds, or take turns with them if ``builds_first`` is False. Without a
+    ``cache``, this user's is used.
     """
     with ThreadPoolExecutor(workers, "build", leave_cores, (reserved,)) as executor:
         try:

@@ -41,7 +41,8 @@ class CompileLane:
             if why := self._shared.policy.why_skipped(cell):
                 self._shared.skip(cell, self.name, why)
             else:
-                self._run_one(cell)
+                with self._shared.builds.turn_to_build():
+                    self._run_one(cell)
             self._shared.builds.compiled(cell)
 
     def _run_one(self, cell: Cell) -> None:

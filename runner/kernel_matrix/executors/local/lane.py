@@ -99,10 +99,16 @@ class DeviceLane:
     def _attempt(self, cell: Cell) -> AttemptResult:
         """Run one attempt and record it."""
         shared = self._shared
-        ran = shared.run_attempt(cell, self.name, lambda: run_cell(self._assignment(cell), shared.context, self._ahead))
+        ran = shared.run_attempt(cell, self.name, lambda: self._run_attempt(cell))
         if ran.quarantine:
             self._quarantine(cell, ran.quarantine)
         return ran
+
+    def _run_attempt(self, cell: Cell) -> AttemptResult:
+        shared = self._shared
+        assignment = self._assignment(cell)  # waits for the cell's own build, which needs a turn, too
+        with shared.builds.turn_to_time(cell):
+            return run_cell(assignment, shared.context, self._ahead)
 
     def _quarantine(self, cell: Cell, why: str) -> None:
         self._shared.tally.quarantined.update(dict.fromkeys(self._uuids, why))
