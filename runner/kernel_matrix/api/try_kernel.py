@@ -120,10 +120,7 @@ def try_kernel(
         >>> tried.record.outcome.status.value  # doctest: +SKIP
         'passed'
     """
-    path = _readable(Path(file))
-    if path.suffix not in SUFFIXES:
-        what = f"{path} is no {' or '.join(SUFFIXES)} file"
-        raise UsageError(what, next_step="a candidate is a Python module with ModelNew, or one file of native code")
+    path = _candidate_file(Path(file))
     place = _choose_place(platform, read_environment(AUTO))
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
     with newest_folder(Path("try", f"{path.stem}-{digest}")) as folder:
@@ -189,6 +186,13 @@ def _intervals(record: Record) -> Iterator[tuple[str, tuple[float, float]]]:
             if samples:
                 found = median_interval(samples)
                 yield workload.name, (found.low, found.high)
+
+
+def _candidate_file(path: Path) -> Path:
+    if _readable(path).suffix not in SUFFIXES:
+        what = f"{path} is no {' or '.join(SUFFIXES)} file"
+        raise UsageError(what, next_step="a candidate is a Python module with ModelNew, or one file of native code")
+    return path
 
 
 def _readable(path: Path) -> Path:
