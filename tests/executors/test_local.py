@@ -487,9 +487,13 @@ def test_nothing_starts_ahead_on_a_cpu(stage, perform):
 # ---- What is only compiled
 
 
+def built(stage, name, *builder, **changes):
+    return stage.cell(name, builder=builder, source=f"{name} = 1\n", **changes)
+
+
 def compiled(stage, name, *builder):
     axis = GpuAxis(name="sm_90", compute_capability="9.0")
-    return stage.cell(name, builder=builder, source=f"{name} = 1\n", gpu=axis, compile_only=True)
+    return built(stage, name, *builder, gpu=axis, compile_only=True)
 
 
 def test_a_cell_that_is_only_compiled_needs_no_device(stage, store, perform):
@@ -533,10 +537,6 @@ def test_published_cells_begin_when_nothing_is_left_to_compile(stage, perform):
     session, _ = perform([published, *(compiled(stage, name, counts) for name in "abc")], build_workers=1)
     assert session.left == 0
     assert seen == [0, 0, 0]
-
-
-def built(stage, name, *builder):
-    return stage.cell(name, builder=builder, source=f"{name} = 1\n")
 
 
 @pytest.mark.parametrize("make", [built, compiled])

@@ -14,6 +14,7 @@ class Turns:
     def __init__(self) -> None:
         self._waiting: deque[object] = deque()
         self._running: Counter[str] = Counter()
+        """Kind → how many run; no kind has 0."""
         self._changed = threading.Condition()
 
     @contextmanager
@@ -22,15 +23,13 @@ class Turns:
         ticket = object()
         with self._changed:
             self._waiting.append(ticket)
-            try:
-                self._changed.wait_for(lambda: self._waiting[0] is ticket and self._running.keys() <= {kind})
-            finally:
-                self._waiting.remove(ticket)
+            self._changed.wait_for(lambda: self._waiting[0] is ticket and self._running.keys() <= {kind})
+            self._waiting.popleft()
             self._running[kind] += 1
             self._changed.notify_all()
         try:
             yield
         finally:
             with self._changed:
-                self._running -= Counter((kind,))
+                self._running -= Counter((kind,))  # this drops a kind that has no more work
                 self._changed.notify_all()

@@ -526,10 +526,11 @@ class _RunningContainer:
                 failure = error
             else:
                 return
-            if self._ended.done() or not isinstance(failure, APIError):  # else the daemon is away
+            if self._ended.done():
+                return
+            if not isinstance(failure, APIError):  # the daemon does not answer
                 break
-        if not self._ended.done():
-            raise SandboxError(f"container {self._spec.name} cannot be {what}: {failure}") from failure
+        raise SandboxError(f"container {self._spec.name} cannot be {what}: {failure}") from failure
 
     def root_pid(self) -> int | None:
         """Return the host PID of the container's init process; the daemon is asked only once."""

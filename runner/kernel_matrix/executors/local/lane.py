@@ -99,14 +99,14 @@ class DeviceLane:
     def _attempt(self, cell: Cell) -> AttemptResult:
         """Run one attempt and record it."""
         shared = self._shared
-        ran = shared.run_attempt(cell, self.name, lambda: self._run_attempt(cell))
+        ran = shared.run_attempt(cell, self.name, lambda: self._run_in_turn(cell))
         if ran.quarantine:
             self._quarantine(cell, ran.quarantine)
         return ran
 
-    def _run_attempt(self, cell: Cell) -> AttemptResult:
+    def _run_in_turn(self, cell: Cell) -> AttemptResult:
         shared = self._shared
-        assignment = self._assignment(cell)  # waits for the cell's own build, which needs a turn, too
+        assignment = self._assignment(cell)  # before the turn: it waits for the cell's build, which needs one, too
         with shared.builds.turn_to_time(cell):
             return run_cell(assignment, shared.context, self._ahead)
 
